@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from forecasting.engine_memory import Pool
 from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import checked_levels
+from forecasting.power_forecast.draw_aside import DrawAside, demand_history
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts, PresentRows
 from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesId
 from wattpack.errors import InputError
@@ -57,6 +58,23 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known of series beside their histories; nothing of those that are not named.
+
+    Attributes:
+        parents: Series of which others are a part; their paths are made to add up.
+        asides: Of series that are domains, what goes with their draw.
+    """
+
+    parents: Mapping[SeriesId, SeriesId] = field(default_factory=dict)
+    asides: Mapping[SeriesId, DrawAside] = field(default_factory=dict)
+
+    def before(self, cut: int) -> Beside:
+        """As it was after ``cut`` bins."""
+        return Beside(self.parents, {name: one.before(cut) for name, one in self.asides.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked of an engine now.
 
@@ -66,7 +84,7 @@ class Question:
         ceilings: What each series cannot exceed, shape (n_series,); NaN for none.
         events: Planned events and the history without them; None for none.
         boards: What stands below series that are domains; those not named are unknown.
-        parents: Series of which others are a part; their paths are made to add up.
+        beside: What is known beside the histories.
     """
 
     history: History
@@ -74,7 +92,7 @@ class Question:
     ceilings: Floats
     events: RoundEvents | None = None
     boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
-    parents: Mapping[SeriesId, SeriesId] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
 
     def present(self, known: NDArray[np.bool_]) -> PresentRows:
         """The history without what events added to it and on one level: what models see.
@@ -85,6 +103,9 @@ class Question:
         history = self.history
         values = history.values if self.events is None else self.events.freed
         freed = replace(history, values=np.where(known, values, np.nan))
+        if self.beside.asides:
+            day_bins = max(1, DAY_SECONDS // history.step_seconds)
+            freed = replace(freed, values=demand_history(freed, self.beside.asides, day_bins))
         boards = [
             self.boards.get(name, UNKNOWN_BOARDS) if self.pools[name][1] == DOMAIN else None
             for name in history.series

@@ -16,7 +16,7 @@ import numpy as np
 from forecasting.calibration.pooled import PooledCalibration
 from forecasting.combination import LossRecord
 from forecasting.engine_memory import EngineMemory, Pool
-from forecasting.engine_question import Question, Shape
+from forecasting.engine_question import Beside, Question, Shape
 from forecasting.forecast_engine import Engine
 from forecasting.forecaster import Forecaster
 from forecasting.peak_policy.peak_policies import RECORD_DAYS
@@ -37,7 +37,7 @@ def rehearsed(
     history: History,
     pools: Mapping[SeriesId, Pool],
     memory: EngineMemory,
-    parents: Mapping[SeriesId, SeriesId] | None = None,
+    beside: Beside | None = None,
 ) -> EngineMemory:
     """The memory after the windows of a history, which do not overlap.
 
@@ -47,10 +47,10 @@ def rehearsed(
         history: Of series without a record.
         pools: Of these series.
         memory: What is known; calibration of pools goes on from there.
-        parents: Series of which others are a part.
+        beside: What is known of them beside their history.
     """
     base = rehearsal_base(memory)
-    learned = gone_through(shape, tiers, history, pools, base, parents)
+    learned = gone_through(shape, tiers, history, pools, base, beside)
     return with_learned(memory, base, learned)
 
 
@@ -65,18 +65,19 @@ def gone_through(
     history: History,
     pools: Mapping[SeriesId, Pool],
     base: EngineMemory,
-    parents: Mapping[SeriesId, SeriesId] | None = None,
+    beside: Beside | None = None,
 ) -> EngineMemory:
     """What the windows of a history teach, on top of ``base``; arguments as ``rehearsed``."""
     cuts = rehearsal_cuts(history.values.shape[1], shape)
-    engine = Engine(shape, tiers, base, rehearsed=True)
+    engine, known = Engine(shape, tiers, base, rehearsed=True), beside or Beside()
     nothing = np.full(len(history.series), np.nan)
     full = _first_full_record(cuts, shape, len(history.series))
     for cut in cuts:
         if cut == full:
             # What peaks miss while their record is short says nothing of a whole one.
             engine.memory = replace(engine.memory, peaks=base.peaks, open_issues=())
-        engine.issue(Question(history.before(cut), pools, nothing, parents=parents or {}))
+        then = known.before(cut)
+        engine.issue(Question(history.before(cut), pools, nothing, beside=then))
     engine.settle(history, pools)
     return engine.memory
 

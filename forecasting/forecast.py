@@ -49,6 +49,8 @@ class Forecast:
         weights: Share of each tier in each row, shape (n_series, n_tiers).
         calibrated_until_seconds: End of the newest window behind the corrections, Unix time.
         peak_shifts: What calibration and bounds added to the p99 of the peak, shape (n_series,).
+        running: Peaks of what runs now, without free boards and pods that came since,
+            at most ``peaks`` and of their shape; NaN where nobody knows. None for none known.
         coherent: Joint paths of the power tree among the series, not calibrated; None without one.
     """
 
@@ -68,6 +70,7 @@ class Forecast:
     weights: Floats
     calibrated_until_seconds: int
     peak_shifts: Floats
+    running: Floats | None = None
     coherent: CoherentPaths | None = None
 
 

@@ -28,10 +28,12 @@ from forecasting.forecast import (
     tops_of,
 )
 from forecasting.forecaster import Forecaster
+from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.miss_scale import miss_scale
 from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
+from forecasting.power_forecast.draw_aside import rows_of
 from forecasting.power_forecast.present_rows import NEW_LEVEL, PresentRows, new_since_seconds
 from forecasting.round_paths import round_paths
 from forecasting.series_source import Floats, History, SeriesId
@@ -51,6 +53,8 @@ class _Draft:
         scale: What misses are measured by, shape (n_series,).
         planned: Flags of each row that events and new levels set.
         by_present: Rows whose peak the present tells, not the past, shape (n_series,).
+        running: Share of each peak that what runs now has of it, NaN where nobody knows, shape
+            (n_series, n_levels).
         coherent: Paths of the power tree among the series; None without one.
     """
 
@@ -61,6 +65,7 @@ class _Draft:
     scale: Floats
     planned: tuple[tuple[str, ...], ...]
     by_present: NDArray[np.bool_]
+    running: Floats
     coherent: CoherentPaths | None
 
 
@@ -86,6 +91,7 @@ class Engine:
     ) -> None:
         self._shape = shape
         self._panel = TierPanel(shape, tiers)
+        self._load = LoadSteps(shape)
         self._rehearsed = rehearsed
         self.memory = memory or EngineMemory()
 
@@ -110,9 +116,8 @@ class Engine:
         read, told = (np.asarray(h.values, np.float64) for h in (question.history, learned_from))
         cleaned = clean_again(observed, read, told, shape.day_steps)
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
-        of_paths = round_paths(
-            shape, question, cleaned, observed.known, combined.judged, combined.steps
-        )
+        steps, by_load = self._by_load(question, observed, combined.steps)
+        of_paths = round_paths(shape, question, cleaned, observed.known, combined.judged, steps)
         peaks = self._peaks(question, cleaned, of_paths.paths)
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
@@ -125,12 +130,32 @@ class Engine:
             # Without events: a launch does not widen the hours around it.
             scale=miss_scale(cleaned, promised.peaks, shape.day_steps),
             planned=tuple(
-                (*flags, NEW_LEVEL) if broken else flags
-                for flags, broken in zip(planned, promised.broken, strict=True)
+                flags + (NEW_LEVEL,) * int(broken) + (BY_LOAD,) * int(told)
+                for flags, broken, told in zip(planned, promised.broken, by_load, strict=True)
             ),
             by_present=promised.present & combined.judged,
+            running=self._running_share(question, present, promised.peaks),
             coherent=of_paths.coherent,
         )
+
+    def _running_share(self, question: Question, present: PresentRows, peaks: Floats) -> Floats:
+        """What the peak of what runs is of the whole, before events and calibration."""
+        placed = np.zeros(len(peaks))
+        for row, aside in rows_of(question.history.series, question.beside.asides):
+            placed[row] = aside.placed_watts
+        running = present.running(peaks, self._shape.grid, placed)
+        share: Floats = running / np.where(peaks > 0, peaks, np.nan)
+        return share
+
+    def _by_load(
+        self, question: Question, observed: Cleaned, steps: Floats
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Steps as load tells them where it does, and where it does."""
+        history = question.history
+        if not question.beside.asides:
+            return steps, np.zeros(len(steps), dtype=np.bool_)
+        believed = replace(history, values=np.where(observed.known, history.values, np.nan))
+        return self._load.told(believed, question.beside.asides, question.ceilings, steps)
 
     def _published(
         self, question: Question, draft: _Draft, pools: Mapping[SeriesId, Pool]
@@ -169,6 +194,7 @@ class Engine:
             weights=combined.shares,
             calibrated_until_seconds=self.memory.losses.until_seconds,
             peak_shifts=told_peaks[:, at_99] - draft.peaks[:, at_99],
+            running=(told_peaks * draft.running)[:, told],
             coherent=draft.coherent,
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,12 +15,14 @@ import numpy as np
 
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.engine_memory import RECORDED_LEVEL, Pool
-from forecasting.engine_question import Question, Shape
+from forecasting.engine_question import Beside, Question, Shape
 from forecasting.engine_rehearsal import rehearsal_base, rehearsed
 from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import LIMIT, Forecast
 from forecasting.forecast_engine import Engine
+from forecasting.power_forecast.draw_aside import DrawAside
 from forecasting.rehearsal_desk import RehearsalDesk, RehearsalOrder, taken_over
+from forecasting.round_asides import ASIDE_AWAY, AsideReader, asides_of
 from forecasting.series_source import (
     DAY_SECONDS,
     Floats,
@@ -145,11 +147,13 @@ def step(
         rehearsed=(state.rehearsed | done) & {target.key for target in targets},
     )
     answers: list[TargetForecast] = []
+    reader = AsideReader(source)
     for usable, history, failed in read:
         answers += failed
         if usable:
-            state, made = _answer(state, usable, history)
-            answers += [_with_flags_of(source, answer) for answer in made]
+            asides, away = asides_of(reader, usable, history)
+            state, made = _answer(state, usable, history, asides)
+            answers += [_with_flags_of(source, answer, away) for answer in made]
     order = {target.key: i for i, target in enumerate(targets)}
     answers.sort(key=lambda answer: order[answer.target.key])
     return state, answers
@@ -214,25 +218,31 @@ def _read(
 
 
 def _answer(
-    state: ForecasterState, members: Sequence[Target], history: History
+    state: ForecasterState,
+    members: Sequence[Target],
+    history: History,
+    asides: Mapping[SeriesId, DrawAside],
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """The answers of one group; members that it cannot compute with fail alone."""
     try:
-        return _answered(state, members, history)
+        return _answered(state, members, history, asides)
     except (WattpackError, ArithmeticError, ValueError) as error:
         log.warning("a group of %d forecasts failed: %s", len(members), error)
-        culprits = _culprits(state, members, history)
+        culprits = _culprits(state, members, history, asides)
     good = [i for i in range(len(members)) if i not in culprits]
     refused = [_refused(members[i], why) for i, why in culprits.items()]
     if not good or not culprits:
         return state, refused or [_refused(m, _incalculable(ValueError("group"))) for m in members]
     rest = replace(history, series=[history.series[i] for i in good], values=history.values[good])
-    state, made = _answered(state, [members[i] for i in good], rest)
+    state, made = _answered(state, [members[i] for i in good], rest, asides)
     return state, [*made, *refused]
 
 
 def _answered(
-    state: ForecasterState, members: Sequence[Target], history: History
+    state: ForecasterState,
+    members: Sequence[Target],
+    history: History,
+    asides: Mapping[SeriesId, DrawAside],
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """Rehearse who is new, or have it done, then ask the group's engine."""
     group, pools = members[0].group, {_id(m): _pool(m) for m in members}
@@ -242,12 +252,12 @@ def _answered(
         history.values, [m.series for m in members], [m.events for m in members],
         history.until_seconds, history.step_seconds,
     )  # fmt: skip
-    state = _rehearse(state, engine, members, replace(history, values=events.freed))
+    state = _rehearse(state, engine, members, replace(history, values=events.freed), asides)
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = engine.issue(
         Question(
             history, pools, ceilings, events,
-            {_id(m): m.boards for m in members}, parents_of(members),
+            {_id(m): m.boards for m in members}, Beside(parents_of(members), asides),
         )
     )  # fmt: skip
     memory = engine.memory
@@ -267,7 +277,11 @@ def _answered(
 
 
 def _rehearse(
-    state: ForecasterState, engine: Engine, members: Sequence[Target], history: History
+    state: ForecasterState,
+    engine: Engine,
+    members: Sequence[Target],
+    history: History,
+    asides: Mapping[SeriesId, DrawAside],
 ) -> ForecasterState:
     """Histories of those who are new are gone through, here or beside the rounds.
 
@@ -276,6 +290,7 @@ def _rehearse(
         engine: Of the members; its memory learns.
         members: One group.
         history: Of the members, without what events did.
+        asides: What goes with the draw of some of them.
     """
     new = [i for i, m in enumerate(members) if m.key not in state.rehearsed][:MAX_REHEARSED]
     if not new or (state.desk is not None and state.desk.order is not None):
@@ -283,18 +298,22 @@ def _rehearse(
     shape, pools = Shape(*members[0].group), {_id(members[i]): _pool(members[i]) for i in new}
     past = replace(history, series=[history.series[i] for i in new], values=history.values[new])
     targets = frozenset(members[i].key for i in new)
-    parents = parents_of([members[i] for i in new])
+    known = {name: asides[name] for name in past.series if name in asides}
+    beside = Beside(parents_of([members[i] for i in new]), known)
     if state.desk is not None:
         base = rehearsal_base(engine.memory)
-        state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, parents))
+        state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, beside))
         return state
     tiers = state.tiers.rehearsing(shape.horizon)
-    engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, parents)
+    engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, beside)
     return replace(state, rehearsed=state.rehearsed | targets)
 
 
 def _culprits(
-    state: ForecasterState, members: Sequence[Target], history: History
+    state: ForecasterState,
+    members: Sequence[Target],
+    history: History,
+    asides: Mapping[SeriesId, DrawAside],
 ) -> dict[int, WattpackError]:
     """Which members cannot be computed with, each tried alone with models of its own."""
     found: dict[int, WattpackError] = {}
@@ -304,7 +323,7 @@ def _culprits(
     for i, member in enumerate(members):
         row = replace(history, series=[history.series[i]], values=history.values[i : i + 1])
         try:
-            _answered(alone, [member], row)
+            _answered(alone, [member], row, asides)
         except (WattpackError, ArithmeticError, ValueError) as error:
             found[i] = _incalculable(error)
     return found
@@ -335,9 +354,14 @@ def _pool(target: Target) -> Pool:
     return (target.namespace, target.kind)
 
 
-def _with_flags_of(source: SeriesSource, answer: TargetForecast) -> TargetForecast:
+def _with_flags_of(
+    source: SeriesSource, answer: TargetForecast, away: Set[SeriesId]
+) -> TargetForecast:
     """The answer with what its source was short of."""
-    return replace(answer, source_flags=tuple(source_flags(source, answer.target.series)))
+    flags = tuple(source_flags(source, answer.target.series))
+    if _id(answer.target) in away:
+        flags = (*flags, ASIDE_AWAY)
+    return replace(answer, source_flags=flags)
 
 
 def _incalculable(error: Exception) -> InputError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import numpy as np
+
 from forecasting.binomial import share_at_most
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
 from forecasting.forecast_round import TargetForecast
@@ -16,6 +18,7 @@ from wattpack.api.demand_forecast import (
     DemandForecastStatus,
     ForecastCalibration,
     ForecastLead,
+    ForecastRunning,
     ForecastTier,
     QuantilePath,
 )
@@ -182,7 +185,20 @@ def _figures(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         )
         for level in answer.target.asked_levels
     ]
-    return {"p50": peak[0.5], "p95": peak[0.95], "p99": peak[0.99], "quantiles": paths}
+    whole = {"p50": peak[0.5], "p95": peak[0.95], "p99": peak[0.99]}
+    return {**whole, "quantiles": paths, "running": _running(answer, made)}
+
+
+def _running(answer: TargetForecast, made: Forecast) -> ForecastRunning | None:
+    """Peaks of what runs now, rising; None where nobody knows the boards."""
+    if made.running is None:
+        return None
+    places = [level_index(made.levels, level) for level in (0.5, 0.95, 0.99)]
+    found = np.maximum.accumulate(made.running[answer.row, places])
+    if not np.isfinite(found).all():
+        return None
+    p50, p95, p99 = map(_rounded, found.tolist())
+    return ForecastRunning(p50=p50, p95=p95, p99=p99)
 
 
 def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from wattpack.api.demand_forecast import (
     DEFAULT_HORIZON_SECONDS,
     DEFAULT_STEP_SECONDS,
     MAX_FORECAST_STEPS,
-    WATT_UNITS,
 )
+from wattpack.api.forecast_subject import WATT_UNITS
 from wattpack.errors import InputError
 from wattpack.times import parse_rfc3339
 from wattpack.units import require_number

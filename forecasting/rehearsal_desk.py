@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from forecasting.engine_memory import EngineMemory, Pool
-from forecasting.engine_question import Shape
+from forecasting.engine_question import Beside, Shape
 from forecasting.engine_rehearsal import with_learned
 from forecasting.forecast_engine import Engine
 from forecasting.series_source import History, SeriesId
@@ -32,7 +32,7 @@ class RehearsalOrder:
         pools: Of these series.
         base: What is known of the pools; a rehearsal goes on from there.
         targets: Whose history it is.
-        parents: Series of which others are a part.
+        beside: What is known of the series beside their history.
     """
 
     shape: Shape
@@ -40,7 +40,7 @@ class RehearsalOrder:
     pools: Mapping[SeriesId, Pool]
     base: EngineMemory
     targets: frozenset[TargetKey]
-    parents: Mapping[SeriesId, SeriesId] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
 
 
 class Rehearsal(NamedTuple):

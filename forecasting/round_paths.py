@@ -59,11 +59,11 @@ def round_paths(
     """
     errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, PATHS)
     paths = couple(steps, shape.grid, errors, PATHS)
-    if not question.parents:
+    if not question.beside.parents:
         return RoundPaths(steps, paths, None)
     history = question.history
     values = np.where(believed, history.values, np.nan)
-    tree = RoundTree.of(history.series, question.parents, values, shape.day_steps)
+    tree = RoundTree.of(history.series, question.beside.parents, values, shape.day_steps)
     if tree is None:
         return RoundPaths(steps, paths, None)
     made = tree.coherent(paths, _own_paths(shape, tree, history), judged)

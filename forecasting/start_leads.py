@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from capacity.catalogue.pod_works import KnownWork, ObjectName, PodWorks
+from forecasting.power_forecast.domain_boards import DomainBoards, DrawChange
 from forecasting.targets import Target
 from wattpack.kube.port import JsonObject
 from wattpack.power.member_claims import newest_claims
@@ -47,11 +48,15 @@ class RunningWork:
         by_domain: Kinds of work below each PowerDomain, by namespace of the profile that tells it
             (empty for an entry of the catalogue) and name.
         above: The domains that feed each PowerDomain, nearest first.
+        boards: What stands below each.
+        changes: Work that came to each since the last look, and before it, and work that went.
     """
 
     works: PodWorks = field(default_factory=PodWorks)
     by_domain: Mapping[str, Mapping[ObjectName, KnownWork]] = field(default_factory=dict)
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    boards: DomainBoards = field(default_factory=DomainBoards)
+    changes: Mapping[str, Sequence[DrawChange]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -79,6 +84,22 @@ class RunningWork:
                 space = "" if work.profile is None else str(pod["metadata"].get("namespace", ""))
                 found[domain][space, work.name] = work
         return cls(works, found, {name: grid.path(name)[1:] for name in specs})
+
+    def placed(self, target: Target) -> Target:
+        """The target with its place in the power tree and what stands and runs below it."""
+        if target.kind != "domain":
+            return target
+        domain, boards = target.subject, self.boards
+        return replace(
+            target,
+            above=self.above.get(domain, ()),
+            boards=boards.board_watts(domain),
+            changes=tuple(self.changes.get(domain, ())),
+            load=tuple(
+                replace(one, line=boards.line(domain, one.workload, one.per_board))
+                for one in target.load
+            ),
+        )
 
     def lead(self, target: Target) -> Lead | None:
         """The longest start among what the target is about; None where nobody said what runs."""

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from forecasting.events.planned_event import PlannedEvent, events_of_spec
 from forecasting.issued_forecast import ForecastKey
+from forecasting.power_forecast.domain_boards import DrawChange
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
+from forecasting.power_forecast.work_watts import LoadLine
 from forecasting.series_source import SeriesId
 from wattpack.api.demand_forecast import DemandForecast
 from wattpack.errors import InputError
@@ -17,6 +19,23 @@ STATUS_LEVELS: Final = (0.5, 0.95, 0.99)
 """Levels that every status carries, whatever the spec asks for."""
 
 TargetKey = ForecastKey
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSource:
+    """A load of a domain.
+
+    Attributes:
+        series: Its name in the history.
+        workload: Of the pods that serve it.
+        per_board: What one board serves at its default limit, in the series' unit.
+        line: What it makes their boards draw; None as long as nobody found any.
+    """
+
+    series: SeriesId
+    workload: str
+    per_board: float
+    line: LoadLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +57,9 @@ class Target:
         events: What is planned, and earlier events like it.
         boards: What stands below its PowerDomain, as far as somebody looked.
         above: The PowerDomains that feed its own, nearest first, as far as somebody looked.
+        load: What tells its draw through the capacity model.
+        held_series: Share of each bin in which caps held its work back.
+        changes: Work that came to its domain, and went.
     """
 
     namespace: str
@@ -53,6 +75,9 @@ class Target:
     events: tuple[PlannedEvent, ...] = ()
     boards: BoardWatts = UNKNOWN_BOARDS
     above: tuple[str, ...] = ()
+    load: tuple[LoadSource, ...] = ()
+    held_series: SeriesId | None = None
+    changes: tuple[DrawChange, ...] = ()
 
     @property
     def key(self) -> TargetKey:
@@ -92,8 +117,14 @@ def target_of(body: Mapping[str, Any]) -> Target:
         kind, subject = "domain", spec.target.power_domain
     elif spec.target.workload is not None:
         kind, subject = "workload", spec.target.workload
-    if "\x00" in spec.target.series:
-        raise InputError("spec.target.series", "text without NUL", None, found.name)
+    series = {
+        "spec.target.series": spec.target.series,
+        "spec.heldSeries": spec.held_series or "",
+        **{f"spec.load[{i}].series": one.series for i, one in enumerate(spec.load)},
+    }
+    for path, text in series.items():
+        if "\x00" in text:
+            raise InputError(path, "text without NUL", None, found.name)
     return Target(
         namespace=str(metadata.get("namespace", "")),
         name=found.name,
@@ -106,4 +137,6 @@ def target_of(body: Mapping[str, Any]) -> Target:
         generation=int(metadata.get("generation", 0)),
         subject=subject,
         events=events_of_spec(spec.events, found.name),
+        load=tuple(LoadSource(SeriesId(o.series), o.workload, o.per_board) for o in spec.load),
+        held_series=None if spec.held_series is None else SeriesId(spec.held_series),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
@@ -142,8 +142,8 @@ class ForecasterProcess:
             return False
         bodies = tuple(body for body in listed if self._begin.shard.owns(body))
         targets = self._targets(bodies, now_seconds)
-        running = self._running.read(targets.values())
-        asked = [_placed(target, running) for target in targets.values()]
+        running = self._running.read(targets.values(), now_seconds)
+        asked = [running.placed(target) for target in targets.values()]
         try:
             self._state, answers = step(self._state, now_seconds, self._source, asked)
         except WattpackError as error:
@@ -203,13 +203,6 @@ class ForecasterProcess:
             else:
                 targets[target.key] = target
         return targets
-
-
-def _placed(target: Target, running: RunningWork) -> Target:
-    """The target with its place in the power tree."""
-    if target.kind != "domain":
-        return target
-    return replace(target, above=running.above.get(target.subject, ()))
 
 
 def _leads(

@@ -37,7 +37,7 @@ def learned_of(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
 
 def _learned(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
     made = tiers.rehearsing(order.shape.horizon)
-    return gone_through(order.shape, made, order.history, order.pools, order.base, order.parents)
+    return gone_through(order.shape, made, order.history, order.pools, order.base, order.beside)
 
 
 def _teaches(order: RehearsalOrder, row: int) -> bool:

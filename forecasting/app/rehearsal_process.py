@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +14,10 @@ import numpy as np
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.model_choice import Models
 from forecasting.engine_memory import EngineMemory
-from forecasting.engine_question import Shape
+from forecasting.engine_question import Beside, Shape
 from forecasting.forecast_engine import Engine
 from forecasting.forecast_round import ForecasterState
+from forecasting.power_forecast.draw_aside import DrawAside
 from forecasting.rehearsal_desk import Rehearsal, RehearsalOrder
 from forecasting.series_source import History, SeriesId
 from forecasting.side_training.side_process import SideProcess
@@ -29,7 +30,7 @@ DEADLINE_SECONDS: Final = 3600.0
 
 CHILD: Final = (sys.executable, "-m", "forecasting.app.rehearsal_child")
 
-_ORDER, _HISTORY, _BASE, _LEARNED = "order.json", "history.npy", "base.npz", "learned.npz"
+_ORDER, _HISTORY, _BASE, _LEARNED = "order.json", "history.npz", "base.npz", "learned.npz"
 _NO_MODELS: Final = TierSet(lambda _: (), lambda _: ())
 
 log = logging.getLogger(__name__)
@@ -103,18 +104,30 @@ class RehearsalProcess:
 def write_order(folder: Path, order: RehearsalOrder, models: dict[str, Any]) -> None:
     """What the child needs, in files."""
     shape, history = order.shape, order.history
+    arrays: dict[str, np.ndarray] = {}
     header = {
         **models,
         "shape": [shape.step_seconds, shape.horizon, list(shape.levels)],
         "series": list(history.series),
         "pools": [list(order.pools[name]) for name in history.series],
-        "parents": dict(order.parents),
+        "parents": dict(order.beside.parents),
+        "asides": _asides(order.beside.asides, arrays),
         "untilSeconds": history.until_seconds,
         "stepSeconds": history.step_seconds,
     }
     (folder / _ORDER).write_text(json.dumps(header), encoding="utf-8")
-    np.save(folder / _HISTORY, np.asarray(history.values, dtype=np.float64), allow_pickle=False)
+    values = np.asarray(history.values, dtype=np.float64)
+    np.savez(folder / _HISTORY, allow_pickle=False, values=values, **arrays)
     write_memory(folder / _BASE, order.shape, order.base)
+
+
+def _asides(asides: Mapping[SeriesId, DrawAside], arrays: dict[str, np.ndarray]) -> list[SeriesId]:
+    """Whose asides go into ``arrays``; what was placed since the data's end is no past."""
+    for i, aside in enumerate(asides.values()):
+        arrays[f"{i}/load"] = aside.load_watts
+        if aside.held_share is not None:
+            arrays[f"{i}/held"] = aside.held_share
+    return list(asides)
 
 
 def read_order(folder: Path) -> tuple[RehearsalOrder, dict[str, Any]]:
@@ -123,14 +136,20 @@ def read_order(folder: Path) -> tuple[RehearsalOrder, dict[str, Any]]:
     step_seconds, horizon, levels = header["shape"]
     shape = Shape(step_seconds, horizon, tuple(levels))
     series = [SeriesId(name) for name in header["series"]]
-    values = np.load(folder / _HISTORY, allow_pickle=False)
+    with np.load(folder / _HISTORY, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    parents = {SeriesId(part): SeriesId(whole) for part, whole in header["parents"].items()}
+    asides = {
+        SeriesId(name): DrawAside(arrays[f"{i}/load"], arrays.get(f"{i}/held"))
+        for i, name in enumerate(header["asides"])
+    }
     order = RehearsalOrder(
         shape=shape,
-        history=History(series, values, header["untilSeconds"], header["stepSeconds"]),
+        history=History(series, arrays["values"], header["untilSeconds"], header["stepSeconds"]),
         pools={n: (space, kind) for n, (space, kind) in zip(series, header["pools"], strict=True)},
         base=read_memory(folder / _BASE, shape),
         targets=frozenset(),
-        parents={SeriesId(part): SeriesId(whole) for part, whole in header["parents"].items()},
+        beside=Beside(parents, asides),
     )
     return order, header
 

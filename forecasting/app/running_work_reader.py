@@ -1,16 +1,19 @@
-"""What runs where, read once a round: a list of each kind, if possible of labelled pods alone."""
+"""What runs where and on how many boards, read once a round: a list of each kind."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from capacity.catalogue.pod_works import PodWorks
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
+from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target
-from wattpack.api import PowerDomain, WorkloadProfile
+from wattpack.api import GPUProfile, PowerDomain, WorkloadProfile
 from wattpack.kube.port import NODES, PODS, KubeApi, KubeError
-from wattpack.object_names import WORKLOAD_LABEL
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +29,19 @@ class RunningWorkReader:
         self._kube = kube
         self._failed = ""
         self._above: Mapping[str, tuple[str, ...]] = {}
+        self._book = ProfileBook.shipped(shipped_library())
+        self._boards = DomainBoards()
 
-    def read(self, targets: Iterable[Target]) -> RunningWork:
-        """What the targets need; the last failure is told once, not every round."""
+    def read(self, targets: Iterable[Target], now_seconds: float) -> RunningWork:
+        """What the targets need; the last failure is told once, not every round.
+
+        Args:
+            targets: Of the round.
+            now_seconds: Unix time.
+        """
         kinds = {target.kind for target in targets}
         try:
-            found = self._read(kinds)
+            found = self._read(kinds, now_seconds)
         except KubeError as error:
             if str(error) != self._failed:
                 log.warning("no lead times: %s", error)
@@ -41,14 +51,19 @@ class RunningWorkReader:
         self._failed, self._above = "", found.above
         return found
 
-    def _read(self, kinds: set[str]) -> RunningWork:
+    def _read(self, kinds: set[str], now_seconds: float) -> RunningWork:
         if not kinds & {"domain", "workload"}:
             return RunningWork()
         works = PodWorks.of(self._kube.list(WorkloadProfile.meta.resource).items)
         if "domain" not in kinds:
             return RunningWork(works)
-        # A classified profile speaks for pods that carry no label: then every pod has to be read.
-        selector = "" if works.of_owner else WORKLOAD_LABEL
-        pods = self._kube.list(PODS, label_selector=selector).items
+        self._book = self._book.with_objects(self._kube.list(GPUProfile.meta.resource).items)
+        # Pods without a word on their work hold boards, too.
+        pods = self._kube.list(PODS).items
         domains = self._kube.list(PowerDomain.meta.resource).items
-        return RunningWork.of(works, pods, self._kube.list(NODES).items, domains)
+        nodes = self._kube.list(NODES).items
+        boards = DomainBoards.of(works, self._book, pods, nodes, domains)
+        changes = boards.changes(self._boards, now_seconds)
+        self._boards = boards
+        found = RunningWork.of(works, pods, nodes, domains)
+        return replace(found, boards=boards, changes=changes)

@@ -22,7 +22,8 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
-from forecasting.power_forecast.work_watts import Boards, busy_watts, startable_watts
+from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
+from forecasting.power_forecast.work_watts import Boards, LoadLine, busy_watts, startable_watts
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
@@ -48,14 +49,14 @@ class DomainBoards:
         busy_watts: Of all boards at work.
         held_watts: Of those at work that a pod holds.
         serving: Boards by the name of the work on them, of every domain with a pod.
-        placed: When each pod got its node, as far as it says so, and what it draws above idle.
+        pods: By UID, what each pod draws and in which domains.
     """
 
     startable_watts: Mapping[str, float] = field(default_factory=dict)
     busy_watts: Mapping[str, float] = field(default_factory=dict)
     held_watts: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, Mapping[str, tuple[Boards, ...]]] = field(default_factory=dict)
-    placed: Mapping[str, tuple[PlacedWork, ...]] = field(default_factory=dict)
+    pods: Mapping[str, PodWatts] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -97,6 +98,36 @@ class DomainBoards:
             sums.add(path, *_boards(works, profile, count, held.get(name, ())))
         return sums.of(sums.busy.keys() - unknown)
 
+    def board_watts(self, domain: str) -> BoardWatts:
+        """What stands below a domain, as far as it is known."""
+        if domain not in self.busy_watts:
+            return UNKNOWN_BOARDS
+        found = (of[domain] for of in (self.startable_watts, self.busy_watts, self.held_watts))
+        return BoardWatts(*found)
+
+    def line(self, domain: str, workload: str, load_per_board: float) -> LoadLine | None:
+        """What a load makes the boards of its pods draw; None where none is known of."""
+        boards = self.serving.get(domain, {}).get(workload, ())
+        return LoadLine.shared(boards, load_per_board) if boards else None
+
+    def changes(self, before: DomainBoards, now_seconds: float) -> dict[str, list[DrawChange]]:
+        """Work that came to a domain or went from it.
+
+        Args:
+            before: An earlier look. What it saw and is not there any more went just now.
+            now_seconds: Of this look, Unix time.
+        """
+        found: dict[str, list[DrawChange]] = {}
+        gone = (pod for uid, pod in before.pods.items() if uid not in self.pods)
+        for came, pods in ((True, self.pods.values()), (False, gone)):
+            for pod in pods:
+                at = pod.bound_at_seconds if came else now_seconds
+                if math.isfinite(at):
+                    change = DrawChange(at, pod.watts if came else -pod.watts)
+                    for domain in pod.domains:
+                        found.setdefault(domain, []).append(change)
+        return found
+
     def rows(self, domains: Sequence[str]) -> tuple[Floats, Floats]:
         """Startable and busy watts of some domains, NaN where unknown, (n,) each."""
         nothing = float("nan")
@@ -106,12 +137,26 @@ class DomainBoards:
         )
 
 
-class PlacedWork(NamedTuple):
-    """A pod that got its node.
+class PodWatts(NamedTuple):
+    """A pod with boards.
+
+    Attributes:
+        domains: That feed it.
+        bound_at_seconds: When it got its node, Unix time; infinity where it does not say so.
+        watts: That it draws above its boards' idle draw, AC watts.
+    """
+
+    domains: tuple[str, ...]
+    bound_at_seconds: float
+    watts: float
+
+
+class DrawChange(NamedTuple):
+    """Work that came to a domain, or went.
 
     Attributes:
         at_seconds: When, Unix time.
-        watts: That it draws above its boards' idle draw, AC watts.
+        watts: Mean that it draws, AC watts; negative for work that went.
     """
 
     at_seconds: float
@@ -121,6 +166,7 @@ class PlacedWork(NamedTuple):
 class _Held(NamedTuple):
     """Boards of one pod."""
 
+    uid: str
     name: str
     boards: Boards
     bound_at_seconds: float
@@ -134,22 +180,19 @@ class _Sums:
     busy: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     held: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     serving: dict[str, dict[str, list[Boards]]] = field(default_factory=dict)
-    placed: dict[str, list[PlacedWork]] = field(default_factory=dict)
+    pods: dict[str, PodWatts] = field(default_factory=dict)
 
     def add(self, path: Sequence[str], free: Boards, working: Sequence[_Held]) -> None:
         """A node's boards count in all domains that feed it."""
         startable, at_work = startable_watts([free]), busy_watts(one.boards for one in working)
         busy = busy_watts([free]) + at_work
-        placed = [
-            PlacedWork(one.bound_at_seconds, startable_watts([one.boards]))
-            for one in working
-            if math.isfinite(one.bound_at_seconds)
-        ]
+        for one in working:
+            drawn = startable_watts([one.boards])
+            self.pods[one.uid] = PodWatts(tuple(path), one.bound_at_seconds, drawn)
         for domain in path:
             self.startable[domain] += startable
             self.busy[domain] += busy
             self.held[domain] += at_work
-            self.placed.setdefault(domain, []).extend(placed)
             by_name = self.serving.setdefault(domain, {})
             for one in working:
                 by_name.setdefault(one.name, []).append(one.boards)
@@ -161,7 +204,7 @@ class _Sums:
             {d: self.busy[d] for d in domains},
             {d: self.held[d] for d in domains},
             {d: {n: tuple(b) for n, b in self.serving[d].items()} for d in domains},
-            {d: tuple(self.placed[d]) for d in domains},
+            self.pods,
         )
 
 
@@ -200,5 +243,6 @@ def _boards(
         work = works.of_pod(pod)
         mix = work.mix(profile.model) if work is not None and work.is_sure else None
         name = "" if work is None else work.name
-        working.append(_Held(name, Boards(profile, mix, taken), bound_at_seconds(pod)))
+        uid = str(pod["metadata"].get("uid") or pod["metadata"]["name"])
+        working.append(_Held(uid, name, Boards(profile, mix, taken), bound_at_seconds(pod)))
     return Boards(profile, None, left), working

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from forecasting.engine_memory import Pool
 from forecasting.power_forecast.present_floor import PresentPeaks, with_present
 from forecasting.power_forecast.present_level import at_present_level, present_since
-from forecasting.power_forecast.present_peaks import PresentDraw
+from forecasting.power_forecast.present_peaks import LEVELS, PresentDraw, present_peak_quantiles
 from forecasting.series_source import Floats, History, SeriesId
 
 NEW_LEVEL: Final = "new-level"
@@ -64,11 +64,13 @@ class PresentRows:
         history: Of all series; days before a break are moved to the level after it.
         rows: Which of them are domains.
         draw: What is known of these now.
+        held_watts: Of their boards at work that a pod holds, (n_rows,); NaN where nobody knows.
     """
 
     history: History
     rows: NDArray[np.intp]
     draw: PresentDraw
+    held_watts: Floats
 
     @classmethod
     def of(
@@ -95,7 +97,7 @@ class PresentRows:
             levelled = np.array(history.values, dtype=np.float64)
             levelled[rows] = at_present_level(values, draw.since, history.step_seconds)
             history = replace(history, values=levelled)
-        return cls(history, rows, draw)
+        return cls(history, rows, draw, np.array([one.held for one in known]))
 
     def pools(self, pools: Mapping[SeriesId, Pool]) -> dict[SeriesId, Pool]:
         """The pools, domains that the present tells in one of their own beside their namesake.
@@ -116,4 +118,32 @@ class PresentRows:
             told = with_present(peaks[self.rows], levels, self.draw, window_seconds)
             for whole, part in zip(made, told, strict=True):
                 whole[self.rows] = part
+        return made
+
+    def running(self, peaks: Floats, levels: Sequence[float], placed: Floats) -> Floats:
+        """Peaks of what ran at the data's end: no free board starts, no pod has come since.
+
+        Args:
+            peaks: As ``promised`` made them, (n_series, n_levels).
+            levels: Ascending.
+            placed: What each series draws more by pods that came since, AC watts, (n_series,).
+
+        Returns:
+            At most ``peaks``; NaN for series whose boards nobody knows, (n_series, n_levels).
+        """
+        made = np.full(peaks.shape, np.nan)
+        known = np.isfinite(self.held_watts)
+        if not known.any():
+            return made
+        rows = self.rows[known]
+        values = self.draw.values[known] - placed[rows, None]
+        held = self.held_watts[known]
+        alone = PresentDraw(
+            np.maximum(values, 0.0), self.draw.step_seconds, np.zeros(len(rows)), held,
+            self.draw.ceiling_watts[known],
+        )  # fmt: skip
+        first = int(np.searchsorted(np.asarray(levels), LEVELS[0]))
+        if first < len(levels):
+            own = present_peak_quantiles(alone, levels[first:])
+            made[rows, first:] = np.where(np.isnan(own), np.nan, np.fmin(own, peaks[rows, first:]))
         return made

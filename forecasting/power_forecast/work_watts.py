@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -113,6 +113,24 @@ class LoadLine:
         above = max(0.0, boards.busy_watts - boards.idle_watts)
         idle, slope = boards.idle_watts * AC_OVER_BOARD, above * AC_OVER_BOARD / served
         return cls(idle, slope, served)
+
+    @classmethod
+    def shared(cls, boards: Sequence[Boards], load_per_board: float) -> LoadLine:
+        """The line of boards of several types that share a load evenly.
+
+        Args:
+            boards: At least one.
+            load_per_board: What each serves at its default limit, in units of the load.
+
+        Raises:
+            InputError: for a load that is not positive, or no boards.
+        """
+        lines = [cls.of(one, load_per_board * one.count) for one in boards if one.count > 0]
+        full = sum(line.full_load for line in lines)
+        if full <= 0:
+            raise InputError("boards", "at least one", len(boards))
+        slope = sum(line.watts_per_load * line.full_load for line in lines) / full
+        return cls(sum(line.idle_watts for line in lines), slope, full)
 
     def watts(self, load: Floats) -> Floats:
         """AC watts under a load, shape of ``load``; NaN where it is unknown."""

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from wattpack.api.forecast_subject import MAX_FORECAST_LOADS, ForecastLoad, ForecastTarget
 from wattpack.api.object_meta import (
     AGE,
     READY,
@@ -17,7 +18,6 @@ from wattpack.api.object_meta import (
     Counter,
     Fraction,
     KindMeta,
-    Name,
     ObservedGeneration,
     PrintColumn,
     Watts,
@@ -27,40 +27,6 @@ DEFAULT_HORIZON_SECONDS = 6 * 3600
 DEFAULT_STEP_SECONDS = 600
 MAX_FORECAST_STEPS = 1024
 MAX_FORECAST_TIERS = 16
-
-#: Units in which a domain's forecast is taken; one in kW would read as a thousandth.
-WATT_UNITS = ("watts", "W")
-
-
-class ForecastTarget(ApiModel):
-    """What is forecast: a domain's power, a workload's power, or any query."""
-
-    power_domain: Annotated[Name | None, Field(description="A PowerDomain by name")] = None
-    workload: Annotated[
-        str | None, Field(max_length=253, description="A workload of this namespace by name")
-    ] = None
-    series: Annotated[
-        str,
-        Field(min_length=1, max_length=4096, description="Series name in the history, or PromQL"),
-    ]
-    unit: Annotated[str, Field(max_length=64, description="Unit of the series")] = "watts"
-
-    cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload"),
-        CelRule(
-            "!has(self.powerDomain) || self.unit == 'watts' || self.unit == 'W'",
-            "the unit of a powerDomain's series is watts",
-        ),
-    )
-
-    @model_validator(mode="after")
-    def _one_target_and_a_domain_in_watts(self) -> Self:
-        if self.power_domain is not None and self.workload is not None:
-            raise ValueError("powerDomain or workload")
-        if self.power_domain is not None and self.unit not in WATT_UNITS:
-            raise ValueError("the unit of a powerDomain's series is watts")
-        return self
-
 
 EVENT_TIME_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$"
 MAX_EVENTS = 64
@@ -202,6 +168,18 @@ class DemandForecastSpec(ApiModel):
         list[ForecastEvent],
         Field(max_length=MAX_EVENTS, description="What is planned, and earlier events like it"),
     ] = []
+    load: Annotated[
+        list[ForecastLoad],
+        Field(max_length=MAX_FORECAST_LOADS, description="What tells the domain's draw"),
+    ] = []
+    held_series: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="Share of time in which caps held work back, 0 to 1: no demand then",
+        ),
+    ] = None
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds exceeds horizonSeconds"),
@@ -213,6 +191,11 @@ class DemandForecastSpec(ApiModel):
             "self.levels.isSorted() && self.levels.all(x, self.levels.exists_one(y, y == x))",
             "levels must rise strictly",
         ),
+        CelRule(
+            "has(self.target.powerDomain) || "
+            "(!has(self.heldSeries) && (!has(self.load) || self.load.size() == 0))",
+            "load and heldSeries are of a powerDomain",
+        ),
     )
 
     @model_validator(mode="after")
@@ -223,6 +206,8 @@ class DemandForecastSpec(ApiModel):
             raise ValueError(f"horizonSeconds is over {MAX_FORECAST_STEPS} steps")
         if any(a >= b for a, b in pairwise(self.levels)):
             raise ValueError("levels must rise strictly")
+        if self.target.power_domain is None and (self.load or self.held_series):
+            raise ValueError("load and heldSeries are of a powerDomain")
         return self
 
 

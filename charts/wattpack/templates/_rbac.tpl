@@ -72,7 +72,7 @@
 {{- end }}
 {{- define "wattpack.rules.forecaster" }}
 - {apiGroups: [wattpack.io], resources: [demandforecasts, capacityplans, gpuprofiles], verbs: [list, watch]}
-# What runs below a domain, for its lead time: once a round, pods that name their workload.
+# What runs below a domain and on how many boards: once a round.
 - {apiGroups: [wattpack.io], resources: [powerdomains, workloadprofiles], verbs: [list]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [demandforecasts/status, capacityplans/status], verbs: [patch]}

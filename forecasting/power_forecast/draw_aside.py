@@ -1,0 +1,98 @@
+"""What is known beside a domain's draw: the load behind it, caps that held, pods that came since.
+
+draw ─► held bins ─► what the load would have drawn ─► + pods placed since ─► what models learn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from forecasting.power_forecast.held_bins import HELD_SHARE, demand_of
+from forecasting.power_forecast.load_power import LoadFit, load_fit, residual_watts
+from forecasting.power_forecast.present_work import WorkChange, history_of_present
+from forecasting.series_source import Floats, History, SeriesId
+
+FIT_SECONDS: Final = 3 * 86400
+"""Recent bins over which load has to tell the draw (assumed): work that changed before is gone."""
+
+
+def _no_services() -> Floats:
+    return np.empty((0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class DrawAside:
+    """Of one domain, in the bins of its history.
+
+    Attributes:
+        load_watts: What the capacity model makes of each service's load, AC watts,
+            (n_services, n_bins); NaN for gaps.
+        held_share: Share of each bin in which caps held work back, (n_bins,); None for none told.
+        placed_watts: Drawn by pods that were placed since the data's end, less those that went.
+    """
+
+    load_watts: Floats = field(default_factory=_no_services)
+    held_share: Floats | None = None
+    placed_watts: float = 0.0
+
+    def before(self, cut: int) -> DrawAside:
+        """As it was after ``cut`` bins."""
+        held = None if self.held_share is None else self.held_share[:cut]
+        return replace(self, load_watts=self.load_watts[:, :cut], held_share=held, placed_watts=0.0)
+
+    def free_draw(self, draw_watts: Floats) -> Floats:
+        """The draw where no cap held, NaN elsewhere, (n_bins,)."""
+        if self.held_share is None:
+            return draw_watts
+        return np.where(self.held_share >= HELD_SHARE, np.nan, draw_watts)
+
+    def fit(self, draw_watts: Floats, step_seconds: int) -> LoadFit:
+        """How well the load told the free draw of recent bins."""
+        if not len(self.load_watts):
+            return LoadFit(1.0, 0.0)
+        recent = slice(-max(1, FIT_SECONDS // step_seconds), None)
+        told = self.load_watts.sum(axis=0)[recent]
+        return load_fit(self.free_draw(draw_watts)[recent], told)
+
+    def demand(self, draw_watts: Floats, step_seconds: int, day_bins: int) -> Floats:
+        """What the domain wanted to draw, (n_bins,)."""
+        if self.held_share is None:
+            return draw_watts
+        open_watts = None
+        fit = self.fit(draw_watts, step_seconds)
+        if fit.is_trusted(was_trusted=True):
+            told = self.load_watts.sum(axis=0)
+            rest = residual_watts(self.free_draw(draw_watts), told, fit)
+            open_watts = (fit.factor * told + np.nanmedian(rest))[None, :]
+        draw, held = draw_watts[None, :], self.held_share[None, :]
+        return np.asarray(demand_of(draw, held, open_watts, day_bins)[0])
+
+
+def demand_history(history: History, asides: Mapping[SeriesId, DrawAside], day_bins: int) -> Floats:
+    """The values that models learn of, (n_series, n_bins): wanted, and with what runs now.
+
+    Args:
+        history: What is believed, NaN for gaps.
+        asides: Of some of its series.
+        day_bins: Bins in a day.
+    """
+    values = np.array(history.values, dtype=np.float64)
+    changes = []
+    for row, aside in rows_of(history.series, asides):
+        values[row] = aside.demand(values[row], history.step_seconds, day_bins)
+        if aside.placed_watts:
+            changes.append(WorkChange(row, history.until_seconds, aside.placed_watts))
+    if not changes:
+        return values
+    return history_of_present(replace(history, values=values), changes)
+
+
+def rows_of(
+    series: Sequence[SeriesId], asides: Mapping[SeriesId, DrawAside]
+) -> list[tuple[int, DrawAside]]:
+    """Rows of which something is known, with it."""
+    return [(i, asides[name]) for i, name in enumerate(series) if name in asides]

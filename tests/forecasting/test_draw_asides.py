@@ -1,0 +1,287 @@
+"""What goes with a domain's draw: load, held bins, boards, new pods; up to the status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capacity.profile_library import shipped_library
+from forecasting.engine_question import Shape
+from forecasting.load_steps import BY_LOAD, LoadSteps
+from forecasting.power_forecast.domain_boards import DomainBoards
+from forecasting.power_forecast.draw_aside import DrawAside, demand_history
+from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
+from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
+from forecasting.series_source import Floats, History, SeriesId
+from forecasting.targets import target_of
+from tests.forecasting.test_domain_boards import boards as boards_of
+from tests.forecasting.test_domain_boards import pod
+from tests.forecasting.test_forecaster_process import DAY, START_SECONDS
+from tests.forecasting.test_start_leads import Row
+from tests.scheduler_plugin.placement_cluster import node_object, pod_object
+from wattpack.api import DemandForecast
+from wattpack.errors import InputError
+from wattpack.kube.port import NODES, PODS
+from wattpack.times import rfc3339
+from wattpack.units import seconds_to_ns
+
+NAME = SeriesId("power/row")
+SERVING = {"wattpack.io/workload": "decoder-decode"}
+H200 = shipped_library().profiles["H200-SXM"]
+
+
+def load_of(days: int, seed: int = 0) -> Floats:
+    t = np.arange(days * DAY)
+    noise = np.random.default_rng(seed).normal(0, 1, len(t))
+    return np.maximum(50 + 30 * np.sin(2 * np.pi * t / DAY) + noise, 0)
+
+
+def history(values: Floats) -> History:
+    return History([NAME], values[None], values.size * 600)
+
+
+# -- load ------------------------------------------------------------------------------------------
+
+
+def test_boards_of_several_types_share_a_load_by_their_number() -> None:
+    a100 = shipped_library().profiles["A100-SXM"]
+    both = [Boards(H200, None, 6), Boards(a100, None, 2)]
+    line = LoadLine.shared(both, 10.0)
+    assert line.full_load == pytest.approx(80.0)
+    idle = AC_OVER_BOARD * sum(one.idle_watts for one in both)
+    busy = AC_OVER_BOARD * sum(one.busy_watts for one in both)
+    assert line.watts(np.array([0.0, 40.0, 80.0, 200.0])) == pytest.approx(
+        [idle, (idle + busy) / 2, busy, busy]
+    )
+    with pytest.raises(InputError, match="boards"):
+        LoadLine.shared([], 10.0)
+
+
+def test_pods_with_the_workloads_name_serve_its_load() -> None:
+    found = boards_of([pod("x", "a", 4, workload="decoder-decode"), pod("y", "b", 2)])
+    line = found.line("row", "decoder-decode", 5.0)
+    assert line is not None
+    assert line.full_load == pytest.approx(20.0)
+    assert found.line("rack", "decoder-decode", 5.0) is None
+    assert found.line("row", "encoder", 5.0) is None
+
+
+def steps_by_load(load: Floats, draw: Floats, ceiling: float) -> tuple[Floats, bool]:
+    shape = Shape(600, 36, (0.5, 0.9, 0.99))
+    asides = {NAME: DrawAside(load[None] * 40.0)}
+    direct = np.zeros((1, 36, len(shape.grid)))
+    made, told = LoadSteps(shape).told(history(draw), asides, np.array([ceiling]), direct)
+    return made[0], bool(told[0])
+
+
+def test_load_that_explains_the_draw_tells_its_steps_below_what_caps_enforce() -> None:
+    load = load_of(6)
+    rest = np.random.default_rng(5).normal(1000, 20, load.size)
+    made, told = steps_by_load(load, 40.0 * load * 1.1 + rest, 4200.0)
+    assert told
+    assert made.max() <= 4200.0 + 1e-6
+    assert (np.diff(made, axis=1) >= 0).all()
+    coming = load_of(7)[-DAY : -DAY + 36]
+    middle = made[:, 4]
+    assert middle == pytest.approx(np.minimum(44 * coming + 1000, 4200), rel=0.05)
+
+
+def test_load_that_explains_little_tells_nothing() -> None:
+    draw = 1000 + 300 * np.random.default_rng(1).random(6 * DAY)
+    made, told = steps_by_load(load_of(6), draw, np.nan)
+    assert not told
+    assert not made.any()
+
+
+def test_trust_is_lost_below_seventy_and_won_at_eighty_per_cent() -> None:
+    load, random = load_of(6), np.random.default_rng(2)
+    watts = 40.0 * load
+    noise = random.normal(0, 1, load.size) * watts.std()
+    shape = Shape(600, 36, (0.5, 0.99))
+    steps = LoadSteps(shape)
+
+    def told(noise_share: float) -> bool:
+        draw = 2000 + watts + noise_share * noise
+        asides = {NAME: DrawAside(watts[None])}
+        direct = np.zeros((1, 36, len(shape.grid)))
+        return bool(steps.told(history(draw), asides, np.full(1, np.nan), direct)[1][0])
+
+    # Shares of variance: 0.75, 0.9, 0.75, 0.6.
+    assert [told(share) for share in (0.577, 0.33, 0.577, 0.816)] == [False, True, True, False]
+
+
+# -- held bins -------------------------------------------------------------------------------------
+
+
+def test_a_bin_under_caps_counts_as_what_its_load_wanted() -> None:
+    load = load_of(4)
+    wanted = 500 + 40 * load
+    held = np.zeros(load.size)
+    held[-30:-10] = 0.8
+    draw = np.where(held > 0, np.minimum(wanted, 1500.0), wanted)
+    day = slice(-30, -10)
+    by_load = demand_history(history(draw), {NAME: DrawAside(40 * load[None], held)}, DAY)[0]
+    assert by_load[day] == pytest.approx(np.maximum(wanted, draw)[day], rel=1e-6)
+    unknown = demand_history(history(draw), {NAME: DrawAside(held_share=held)}, DAY)[0]
+    assert np.isnan(unknown[day]).all()
+    for made in (by_load, unknown):
+        rest = held == 0
+        assert made[rest] == pytest.approx(draw[rest])
+
+
+# -- work that came since --------------------------------------------------------------------------
+
+
+def test_a_pod_that_came_or_went_is_a_change_of_all_domains_above_it() -> None:
+    before = boards_of([pod("old", "b", 2), pod("stays", "a", 1)])
+    at = {
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(seconds_to_ns(70))
+    }  # fmt: skip
+    new = pod("new", "b", 4)
+    new["status"]["conditions"] = [at]
+    after = boards_of([new, pod("stays", "a", 1)])
+    found = after.changes(before, 100.0)
+    rows = sorted(found["row"])
+    assert [(c.at_seconds, np.sign(c.watts)) for c in rows] == [(70.0, 1.0), (100.0, -1.0)]
+    assert found["rack"] == found["row"]
+    assert rows[0].watts == pytest.approx(-2 * rows[1].watts)
+    assert after.changes(DomainBoards(), 100.0)["rack"] == [rows[0]]
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+class Served(Row):
+    """Sixteen boards in the row, six of them at work for one service."""
+
+    def __init__(self, **spec: Any) -> None:
+        super().__init__()
+        for name in ("row", "rack"):
+            self.kube.delete(DemandForecast.meta.resource, name, "power")
+        for name in ("a", "b"):
+            node = dict(self.kube.get(NODES, name))
+            node["metadata"]["labels"] = {"wattpack.io/gpu-model": "H200-SXM"}
+            node = self.kube.replace(NODES, node)
+            node["status"] = node_object(name)["status"]
+            self.kube.replace(NODES, node, subresource="status")
+        self.served("server", 6)
+        line = LoadLine.shared([Boards(H200, None, 6)], 20.0)
+        self.load = load_of(12, seed=3)
+        self.source.values["load"] = self.load
+        self.source.values["domain:row"] = 3000 + line.watts(self.load)
+        self.source.values["held"] = np.zeros(12 * DAY)
+        self.add("row", **spec)
+
+    def served(self, name: str, gpus: int, bound_seconds: float = 0.0) -> None:
+        body = pod_object(
+            name, gpus, labels={"wattpack.io/workload": "decoder-decode"}, nodeName="a"
+        )
+        body["metadata"]["namespace"] = "team"
+        made = self.kube.create(PODS, body, "team")
+        scheduled = {"type": "PodScheduled", "status": "True"}
+        at = {"lastTransitionTime": rfc3339(seconds_to_ns(bound_seconds))}
+        made["status"] = {"phase": "Running", "conditions": [scheduled | at]}
+        self.kube.replace(PODS, made, "team", subresource="status")
+
+
+LOAD = [{"series": "load", "workload": "decoder-decode", "perBoard": 20}]
+
+
+def test_what_runs_is_told_apart_from_what_may_start_on_free_boards() -> None:
+    world = Served()
+    assert world.process.tick()
+    status = world.status("row")
+    running = status["running"]
+    assert list(running) == ["p50", "p95", "p99"]
+    assert sorted(running.values()) == list(running.values())
+    # Ten of sixteen boards are free: all of them at work draw more than six.
+    assert all(running[level] < status[level] for level in running)
+    assert running["p99"] > status["now"]
+
+
+def test_without_known_boards_nothing_is_told_apart() -> None:
+    world = Row()
+    assert world.process.tick()
+    assert "running" not in world.status("row")
+
+
+def test_a_pod_that_came_since_is_in_the_whole_and_not_in_what_ran() -> None:
+    before, after = Served(), Served()
+    after.served("new", 2, bound_seconds=START_SECONDS + 30)
+    for world in (before, after):
+        world.clock.advance_seconds(60)
+        assert world.process.tick()
+    assert after.status("row")["p50"] > before.status("row")["p50"]
+    # What holds boards now counts as held; its draw is not in the anchors of what ran.
+    assert after.status("row")["running"]["p50"] <= after.status("row")["p50"]
+
+
+def test_load_tells_the_steps_and_says_so() -> None:
+    world = Served(load=LOAD)
+    nobody = [LOAD[0] | {"workload": "train-moe"}]
+    world.add("unserved", target={"powerDomain": "row", "series": "domain:row"}, load=nobody)
+    assert world.process.tick()
+    assert BY_LOAD in world.status("row")["flags"]
+    assert BY_LOAD not in world.status("unserved")["flags"]
+    for name in ("row", "unserved"):
+        assert world.ready(name)["status"] == "True"
+
+
+def test_an_aside_that_cannot_be_read_costs_the_correction_alone() -> None:
+    world = Served(heldSeries="held")
+    world.source.failing = {"held"}
+    assert world.process.tick()
+    status = world.status("row")
+    assert ASIDE_AWAY in status["flags"]
+    assert world.ready("row")["status"] == "True"
+    assert status["p99"] > status["now"]
+
+
+def test_a_history_that_does_not_answer_is_not_asked_for_every_domain() -> None:
+    world = Served(heldSeries="held")
+    for i in range(2 * MOST_FAILURES):
+        target = {"powerDomain": "row", "series": "domain:row"}
+        world.add(f"more-{i}", target=target, heldSeries=f"held-{i}")
+    world.source.failing = {"held", *(f"held-{i}" for i in range(2 * MOST_FAILURES))}
+    assert world.process.tick()
+    errors = sum(ASIDE_AWAY in world.status(f"more-{i}")["flags"] for i in range(10))
+    assert errors == 10
+
+
+def test_days_under_caps_do_not_teach_that_little_is_wanted() -> None:
+    free, capped = Served(), Served(heldSeries="held")
+    for world in (free, capped):
+        wanted = world.source.values["domain:row"]
+        held = np.zeros(wanted.size, dtype=bool)
+        evening = (np.arange(wanted.size) % DAY >= 20) & (np.arange(wanted.size) % DAY < 60)
+        held[evening & (np.arange(wanted.size) >= 8 * DAY)] = True
+        world.source.values["domain:row"] = np.where(held, np.minimum(wanted, 5200.0), wanted)
+        world.source.values["held"] = held.astype(float)
+        assert world.process.tick()
+
+    def highest(world: Served) -> float:
+        paths = world.status("row")["quantiles"]
+        (middle,) = [path["values"] for path in paths if path["level"] == 0.5]
+        return float(max(middle))
+
+    assert highest(capped) > 1.05 * highest(free)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"load": LOAD}, "powerDomain"),
+        ({"heldSeries": "held"}, "powerDomain"),
+        ({"load": [LOAD[0] | {"perBoard": 0}]}, "perBoard"),
+    ],
+)
+def test_a_load_without_a_domain_or_a_rate_is_refused(spec: dict[str, Any], words: str) -> None:
+    target = {"series": "x"} if "powerDomain" in words else {"powerDomain": "r", "series": "x"}
+    body = {
+        "apiVersion": "wattpack.io/v1alpha1", "kind": "DemandForecast",
+        "metadata": {"name": "n", "namespace": "ns"}, "spec": {"target": target, **spec},
+    }  # fmt: skip
+    with pytest.raises(InputError, match=words):
+        target_of(body)

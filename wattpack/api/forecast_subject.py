@@ -1,0 +1,59 @@
+"""What a DemandForecast is about: a series, and what goes with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from wattpack.api.object_meta import ApiModel, CelRule, Name
+
+MAX_FORECAST_LOADS = 16
+
+#: Units in which a domain's forecast is taken; one in kW would read as a thousandth.
+WATT_UNITS = ("watts", "W")
+
+
+class ForecastTarget(ApiModel):
+    """What is forecast: a domain's power, a workload's power, or any query."""
+
+    power_domain: Annotated[Name | None, Field(description="A PowerDomain by name")] = None
+    workload: Annotated[
+        str | None, Field(max_length=253, description="A workload of this namespace by name")
+    ] = None
+    series: Annotated[
+        str,
+        Field(min_length=1, max_length=4096, description="Series name in the history, or PromQL"),
+    ]
+    unit: Annotated[str, Field(max_length=64, description="Unit of the series")] = "watts"
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload"),
+        CelRule(
+            "!has(self.powerDomain) || self.unit == 'watts' || self.unit == 'W'",
+            "the unit of a powerDomain's series is watts",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _one_target_and_a_domain_in_watts(self) -> Self:
+        if self.power_domain is not None and self.workload is not None:
+            raise ValueError("powerDomain or workload")
+        if self.power_domain is not None and self.unit not in WATT_UNITS:
+            raise ValueError("the unit of a powerDomain's series is watts")
+        return self
+
+
+class ForecastLoad(ApiModel):
+    """A load whose power the capacity model tells."""
+
+    series: Annotated[
+        str,
+        Field(min_length=1, max_length=4096, description="Requests or tokens a second, as series"),
+    ]
+    workload: Annotated[
+        str, Field(min_length=1, max_length=253, description="Of the domain's pods that serve it")
+    ]
+    per_board: Annotated[
+        float, Field(gt=0, description="What one board serves at its default limit, same unit")
+    ]
