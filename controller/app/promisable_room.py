@@ -28,7 +28,7 @@ from wattpack.api.power_domain import PowerDomainStatus, PromisableWatts
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree, worst_watts
 
-__all__ = ["PromisableRoom", "promised_watts"]
+__all__ = ["PromisableRoom", "promisable_now", "promised_watts"]
 
 JUDGED_EVERY_SECONDS: Final = 60.0
 
@@ -126,7 +126,12 @@ class PromisableRoom:
             key = (domain.name, band.least_priority)
             before = self._steady.get(key) or _as_told(told, band, now_seconds)
             made, self._steady[key] = steadied(
-                _wish(domain, band.risk), now_seconds, before, STEADY
+                promisable_now(
+                    domain.outlook, domain.limit_watts, domain.promised_watts, band.risk
+                ),
+                now_seconds,
+                before,
+                STEADY,
             )
             rooms.append(
                 PromisableWatts(
@@ -143,10 +148,19 @@ def promised_watts(load: LoadTree, topology: Topology, pods: Sequence[str]) -> F
     return worst_watts(load, asked, topology.node_worst_watts)
 
 
-def _wish(domain: _Domain, risk: float) -> Decision:
-    """What runs draws a share of what it was promised; more would draw such a share, too."""
-    limit, promised = domain.limit_watts, domain.promised_watts
-    peak = np.array([[domain.outlook.running_peak.at_risk(risk)]])
+def promisable_now(
+    outlook: Outlook, limit_watts: float, promised_watts: float, risk: float
+) -> Decision:
+    """What runs draws a share of what it was promised; more would draw such a share, too.
+
+    Args:
+        outlook: Of the domain.
+        limit_watts: Upper edge of its cap band.
+        promised_watts: To what runs there.
+        risk: Share of windows in which caps may be needed.
+    """
+    limit, promised = limit_watts, promised_watts
+    peak = np.array([[outlook.running_peak.at_risk(risk)]])
     made = promisable_watts(peak, limit, promised, {"": risk})[""]
     most = max(0.0, MOST_PROMISED * limit - promised)
     step = max(1.0, limit * ROOM_STEP)
