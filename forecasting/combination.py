@@ -120,7 +120,7 @@ def settled(
         windows: What the issue counts, of each band where it is an array: see ``band_shares``.
     """
     names, rows = tuple(losses), tuple(series)
-    before = _carried(record, names, rows)
+    before = carried(record, names, rows)
     fade = 0.5 ** (max(0, at_seconds - record.until_seconds) / HALF_LIFE_SECONDS)
     new = np.stack([losses[name] for name in names]) if names else np.zeros_like(before.sums)
     there = np.isfinite(new)
@@ -144,7 +144,7 @@ def weights(
         series: Names as asked now.
         pools: Class of each series, whole numbers, shape (n_series,); None is one pool.
     """
-    known = _carried(record, tuple(tiers), tuple(series))
+    known = carried(record, tuple(tiers), tuple(series))
     classes = np.zeros(len(series), dtype=np.intp) if pools is None else np.asarray(pools)
     seen = known.windows > 0
     mean = known.sums / np.where(seen, known.windows, 1.0)
@@ -199,7 +199,7 @@ def step_bands(horizon: int) -> np.ndarray:
     return result
 
 
-def _carried(record: LossRecord, tiers: tuple[str, ...], series: tuple[str, ...]) -> LossRecord:
+def carried(record: LossRecord, tiers: tuple[str, ...], series: tuple[str, ...]) -> LossRecord:
     """The record in another order of tiers and series; zeros where it knows nothing."""
     if record.tiers == tiers and record.series == series:
         return record

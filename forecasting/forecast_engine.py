@@ -30,6 +30,7 @@ from forecasting.forecast import (
 from forecasting.forecaster import Forecaster
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.miss_scale import miss_scale
+from forecasting.near_steps import NEAR_STEPS
 from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
@@ -228,7 +229,7 @@ class Engine:
         for pool, part in rows_by_pool(series, pools).items():
             names, scale = [series[i] for i in part], draft.scale[part]
             if (points := self.memory.points.get(pool)) is not None:
-                moved[part] = points.corrected(names, moved[part], scale)
+                moved[part] = points.corrected(names, moved[part], scale, NEAR_STEPS)
             if (tops := self.memory.peaks.get(pool)) is not None:
                 lifted[part] = tops.corrected(names, lifted[part, None, :], scale)[:, 0]
         return moved, lifted

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting import combination
+from forecasting import combination, near_steps
 from forecasting.calibration.pooled import Finished, PooledCalibration
 from forecasting.calibration.promise_record import Kind, PromiseRecord
 from forecasting.combination import band_losses, band_shares
@@ -141,6 +141,7 @@ def _steps_learned(
         )
         for name, made in zip(issue.tiers, issue.by_tier, strict=True)
     }
+    lost |= _near_lost(issue, fresh, came)
     shares = band_shares(issue.horizon, first, over)
     losses = combination.settled(memory.losses, issue.series, lost, at_seconds, shares)
     points, sizes = dict(memory.points), judge.sizes()
@@ -161,6 +162,19 @@ def _steps_learned(
         before = points.get(pool) or PooledCalibration.new(judge.levels)
         points[pool] = before.after(steps)
     return replace(memory, points=points, losses=losses)
+
+
+def _near_lost(issue: OpenIssue, fresh: slice, came: Floats) -> dict[str, Floats]:
+    """What the first steps would have lost by each share of the models' medians."""
+    made = near_steps.candidates(issue.by_tier, issue.tiers, WEIGHED_LEVELS.index(0.5))
+    if made is None:
+        return {}
+    padded = np.full((len(made), len(came), issue.horizon), np.nan)
+    padded[:, :, : made.shape[2]] = made / issue.scale[:, None]
+    return {
+        name: band_losses(row[:, fresh, None], came / issue.scale[:, None], (0.5,), fresh.start)
+        for name, row in zip(near_steps.NAMES, padded, strict=True)
+    }
 
 
 def _finished(

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting import near_steps
 from forecasting.clean_history import Cleaned
 from forecasting.combination import LossRecord, combine, step_bands, weights
 from forecasting.engine_memory import Pool
@@ -94,7 +95,11 @@ class TierPanel:
         classes = np.array([numbers[pools[name]] for name in history.series], dtype=np.intp)
         weighed = weights(losses, names, history.series, classes)
         shares = _shares(weighed, answers)
-        steps, methods = self._with_floor(history, combine(list(answers), weighed), shares, cleaned)
+        near = near_steps.shares(losses, history.series, classes)
+        median = level_index(self._shape.grid, 0.5)
+        mixed = combine(list(answers), weighed)
+        mixed = near_steps.with_near_medians(mixed, answers, names, median, near)
+        steps, methods = self._with_floor(history, mixed, shares, cleaned)
         places = [level_index(self._shape.grid, level) for level in WEIGHED_LEVELS]
         by_tier = answers[..., places].astype(np.float32)
         return Combined(steps, tuple(methods), shares, by_tier, names)

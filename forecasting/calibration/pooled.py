@@ -15,16 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from forecasting.calibration.score_sketch import ScoreSketch
+from forecasting.calibration.scores import Unit, missed, score_units
 from forecasting.calibration.stored_fields import Fields
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
-
-Unit = Literal["spread", "promise"]
 
 VERSION: Final = 3
 """Of the stored form and of what its numbers mean."""
@@ -32,9 +31,6 @@ VERSION: Final = 3
 WILD_SCALES: Final = 1000.0
 """A miss of every level by so many scales (assumed) is a meter's fault: it is counted and teaches
 nothing. Clients that were idle for days do miss by 300 scales (82 real series)."""
-
-SPREAD_FLOOR: Final = 0.02
-"""Least unit of a score, in scales (assumed): an idle series promises no spread at all."""
 
 PRIOR_WINDOWS: Final = 100.0
 """A correction of inner levels is as strong as if so many more windows had asked for none: four
@@ -186,9 +182,8 @@ class PooledCalibration:
             plain = self.sketch.quantiles(1 - np.broadcast_to(self._target, aimed.shape))
             evident: Floats = found - plain * (1 - self._evidence())
             return evident
-        inner = np.minimum(self._target, 1 - self._target) >= INNER_SHARE
         doubt = max(PRIOR_WINDOWS, FEW_SERIES_PRIOR / max(1, len(self.own)))
-        prior = np.where(inner, doubt, 0.0)
+        prior = np.where(self._inner, doubt, 0.0)
         result: Floats = found * (self.windows / (self.windows + prior))
         return result
 
@@ -203,16 +198,21 @@ class PooledCalibration:
         result: Floats = z_squared / (1 + z_squared)
         return result
 
-    def corrected(self, series: Sequence[str], quantiles: Floats, scale: Floats) -> Floats:
+    def corrected(
+        self, series: Sequence[str], quantiles: Floats, scale: Floats, near_steps: int = 0
+    ) -> Floats:
         """Quantiles after correction: sorted over levels, never below 0.
 
         Args:
             series: Names.
             quantiles: As a forecast gives them, shape (n_series, n_steps, n_levels).
             scale: As in ``Finished``.
+            near_steps: First steps whose inner levels stay as they are: what is true of hours is
+                not of the next ten minutes.
         """
         units = self._units(quantiles, scale)
         moved = quantiles + self.offsets(series)[:, None, :] * units[:, :, None]
+        moved[:, :near_steps, self._inner] = quantiles[:, :near_steps, self._inner]
         result: Floats = np.sort(np.maximum(moved, 0.0), axis=2)
         return result
 
@@ -232,8 +232,8 @@ class PooledCalibration:
         n_class = max(finished.pool_size, len(windows))
         half_life = max(self.feedback.half_life_windows, SMALL_POOL_WINDOWS / n_class)
         keep = 0.5 ** (float(windows.sum()) / n_class / half_life)
-        missed = _missed(finished, self.levels)
-        excess = np.where(usable[:, :, None], self._target - missed, 0.0).sum(axis=1)
+        broken = missed(finished.realised, finished.published, self.levels, finished.told)
+        excess = np.where(usable[:, :, None], self._target - broken, 0.0).sum(axis=1)
         excess /= finished.window_steps
         return replace(
             self,
@@ -321,6 +321,12 @@ class PooledCalibration:
         return 1.0 - np.array(self.levels)
 
     @property
+    def _inner(self) -> np.ndarray:
+        """Levels that are no promises of rare events, shape (n_levels,)."""
+        result: np.ndarray = np.minimum(self._target, 1 - self._target) >= INNER_SHARE
+        return result
+
+    @property
     def _none(self) -> Floats:
         """No correction, shape (n_levels,)."""
         return np.zeros(len(self.levels))
@@ -360,39 +366,3 @@ class PooledCalibration:
         target = self._target
         result: Floats = np.clip(moved, -target, 1 - target)
         return result
-
-
-def score_units(quantiles: Floats, levels: Sequence[float], scale: Floats, unit: Unit) -> Floats:
-    """What misses of each step are counted in: the promised 0.99, above the median or above 0.
-
-    Scores in the forecast's own spread are alike over series and steps; scores in scales are not.
-
-    Args:
-        quantiles: Shape (n_series, n_steps, n_levels).
-        levels: Of the last axis; the nearest to 0.5 and 0.99 are taken.
-        scale: Positive, shape (n_series,).
-        unit: Which of both.
-
-    Returns:
-        Positive, shape (n_series, n_steps).
-    """
-    known = np.asarray(levels)
-    middle, top = np.argmin(np.abs(known - 0.5)), np.argmin(np.abs(known - 0.99))
-    height = quantiles[:, :, top]
-    if unit == "spread":
-        height = height - quantiles[:, :, middle]
-    result: Floats = np.maximum(height, SPREAD_FLOOR * scale[:, None])
-    return result
-
-
-def _missed(finished: Finished, levels: Sequence[float]) -> Floats:
-    """Which promises were exceeded, shape of the promises; what was told early is left out.
-
-    Up to the median a value that equals its promise is half a miss: an idle series equals it for
-    days and is right.
-    """
-    realised = finished.realised[:, :, None]
-    above, level = realised > finished.published, realised >= finished.published
-    with_ties = np.asarray(levels) <= 0.5
-    missed: Floats = np.where(with_ties, (above + level.astype(float)) / 2, above)
-    return missed if finished.told is None else missed - finished.told

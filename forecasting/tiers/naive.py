@@ -6,6 +6,8 @@ both lose to everything else on most series.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from forecasting.series_source import Floats
@@ -19,11 +21,14 @@ from forecasting.tiers.past_errors import (
 )
 from forecasting.tiers.tier import Tier
 
+CENTRED_STEPS: Final = 3
+"""First steps whose median is the newest value: the median change of so few minutes is chance."""
+
 
 class LastValue(Tier):
     """The newest value and, step by step, how values changed since past origins."""
 
-    model = "last-value/1"
+    model = "last-value/2"
 
     def _step_quantiles(self, horizon: int, levels: Floats) -> Floats:
         result = np.full((len(self.records.series), horizon, len(levels)), np.nan)
@@ -35,7 +40,13 @@ class LastValue(Tier):
             errors = values[:, at] - values[:, origins][:, None, :]
             known = self.records.known[rows, -bins:][:, at]
             ages = bins - 1 - origins
-            spread = step_error_quantiles(errors, known, ages, self.records.step_seconds, levels)
+            step_seconds = self.records.step_seconds
+            spread = step_error_quantiles(errors, known, ages, step_seconds, levels)
+            near = slice(min(CENTRED_STEPS, horizon))
+            middle = np.array([0.5])
+            spread[:, near] -= step_error_quantiles(
+                errors[:, near], known[:, near], ages, step_seconds, middle
+            )
             result[rows] = values[:, -1, None, None] + spread
         return result
 
