@@ -13,6 +13,7 @@ from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.work_watts import LoadLine
 from forecasting.series_source import SeriesId
 from wattpack.api.demand_forecast import DemandForecast
+from wattpack.api.forecast_subject import ForecastTokenLengths
 from wattpack.errors import InputError
 
 STATUS_LEVELS: Final = (0.5, 0.95, 0.99)
@@ -39,6 +40,19 @@ class LoadSource:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Series of the lengths of a target's requests.
+
+    Attributes:
+        series: Their tokens a second.
+        p99_series: Tokens that one request in a hundred exceeds; None for unknown.
+    """
+
+    series: SeriesId
+    p99_series: SeriesId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One series to forecast.
 
@@ -60,6 +74,7 @@ class Target:
         load: What tells its draw through the capacity model.
         held_series: Share of each bin in which caps held its work back.
         changes: Work that came to its domain, and went.
+        tokens: How long its requests are; None for what is no stream of requests.
     """
 
     namespace: str
@@ -78,6 +93,7 @@ class Target:
     load: tuple[LoadSource, ...] = ()
     held_series: SeriesId | None = None
     changes: tuple[DrawChange, ...] = ()
+    tokens: TokenSource | None = None
 
     @property
     def key(self) -> TargetKey:
@@ -120,6 +136,8 @@ def target_of(body: Mapping[str, Any]) -> Target:
     series = {
         "spec.target.series": spec.target.series,
         "spec.heldSeries": spec.held_series or "",
+        "spec.tokens.series": "" if spec.tokens is None else spec.tokens.series,
+        "spec.tokens.p99Series": (spec.tokens.p99_series or "") if spec.tokens else "",
         **{f"spec.load[{i}].series": one.series for i, one in enumerate(spec.load)},
     }
     for path, text in series.items():
@@ -138,5 +156,13 @@ def target_of(body: Mapping[str, Any]) -> Target:
         subject=subject,
         events=events_of_spec(spec.events, found.name),
         load=tuple(LoadSource(SeriesId(o.series), o.workload, o.per_board) for o in spec.load),
+        tokens=_tokens_of(spec.tokens),
         held_series=None if spec.held_series is None else SeriesId(spec.held_series),
     )
+
+
+def _tokens_of(spec: ForecastTokenLengths | None) -> TokenSource | None:
+    if spec is None:
+        return None
+    p99 = None if spec.p99_series is None else SeriesId(spec.p99_series)
+    return TokenSource(SeriesId(spec.series), p99)

@@ -25,7 +25,13 @@ from forecasting.app.forecast_shards import (
     add_division_flags,
     answers_of,
 )
-from forecasting.app.forecast_tables import lead_line, peaks_table, ready_message, steps_table
+from forecasting.app.forecast_tables import (
+    lead_line,
+    peaks_table,
+    ready_message,
+    steps_table,
+    tokens_line,
+)
 from forecasting.app.history_choice import (
     FILE_FLAGS,
     FileHistorySettings,
@@ -39,7 +45,7 @@ from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
-from forecasting.targets import Target
+from forecasting.targets import Target, TokenSource
 from forecasting.terminal_fan import terminal_fan
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
@@ -83,6 +89,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--replica-rate", type=float,
         help="with --lead-for: what one replica serves, to be told how many to have",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tokens", metavar="SERIES",
+        help="tokens a second of one series' requests: also what they will be in tokens",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-p99", metavar="SERIES",
+        help="with --tokens: tokens that one request in 100 exceeds",
     )  # fmt: skip
     add_models_flag(parser, "ridge")
     add_division_flags(parser)
@@ -128,15 +142,32 @@ def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Tar
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
     levels = parse_levels(args.levels)
+    tokens = _token_source(args, series)
     events = () if args.events is None else events_from_csv(args.events)
     return [
         Target(
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
             horizon=round(hours * 3600 / BIN_SECONDS), step_seconds=BIN_SECONDS,
-            asked_levels=levels, ceiling=args.ceiling, generation=0, events=events,
+            asked_levels=levels, ceiling=args.ceiling, generation=0, events=events, tokens=tokens,
         )
         for i, name in enumerate(series)
     ]  # fmt: skip
+
+
+def _token_source(args: argparse.Namespace, series: Sequence[SeriesId]) -> TokenSource | None:
+    """Lengths of one series' requests.
+
+    Raises:
+        InputError: for more series, or a p99 alone.
+    """
+    if args.tokens is None:
+        if args.token_p99 is not None:
+            raise InputError("token-p99", "--tokens beside it", args.token_p99)
+        return None
+    if len(series) != 1:
+        raise InputError("tokens", "one series of requests", len(series))
+    p99 = None if args.token_p99 is None else SeriesId(args.token_p99)
+    return TokenSource(SeriesId(args.tokens), p99)
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
@@ -189,6 +220,8 @@ def _print_tables(
             print(f"{name}: {ready_message(status)}")
         elif len(statuses) == 1:
             console.print(steps_table(status))
+        if args.tokens is not None:
+            print(f"{name}: {tokens_line(status)}")
         if args.lead_for and answer.has_figures:
             print(f"{name}: {lead_line(args.lead_for, status, now, args.replica_rate)}")
 

@@ -24,6 +24,7 @@ from forecasting.series_source import SeriesSource
 from forecasting.shards import WHOLE, Shard
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
+from forecasting.token_statuses import add_tokens
 from wattpack.api.demand_forecast import DemandForecast, ForecastLead
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError, WattpackError
@@ -160,6 +161,7 @@ class ForecasterProcess:
             for a in answers
             if a.error is None or isinstance(a.error, InputError)
         }
+        add_tokens(statuses, answers, self._source)
         self._replicas.add_to(
             statuses, answers, by_key, leads, now_seconds, ns_to_seconds(began_ns)
         )

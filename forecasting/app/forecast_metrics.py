@@ -18,6 +18,7 @@ from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead
 
 _LABELS = ("namespace", "name")
+_NAMES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
 
 
 class ForecastMetrics:
@@ -75,6 +76,16 @@ class ForecastMetrics:
             "Replicas that the target should have now, of those that ask for it (HPA, KEDA)",
             _LABELS, registry=self.registry,
         )  # fmt: skip
+        self._token_peak = Gauge(
+            "wattpack_forecast_token_peak",
+            "Quantile of the highest step in tokens a second, of requests whose lengths are told",
+            (*_LABELS, "level"), registry=self.registry,
+        )  # fmt: skip
+        self._token_length = Gauge(
+            "wattpack_forecast_request_tokens",
+            "Length of a request of the last hours, tokens: mean and p99",
+            (*_LABELS, "of"), registry=self.registry,
+        )  # fmt: skip
         self._scaled: frozenset[TargetKey] = frozenset()
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
@@ -108,6 +119,7 @@ class ForecastMetrics:
         """
         per_object = (
             self._peak, self._now, self._fallback, self._data_until, self._lead, self._lead_peak,
+            self._token_peak, self._token_length,
         )  # fmt: skip
         for gauge in per_object:
             gauge.clear()
@@ -125,6 +137,7 @@ class ForecastMetrics:
         self._show_flags(answers)
         self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
         self._show_replicas(statuses)
+        self._show_tokens(statuses)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
             for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
@@ -142,6 +155,14 @@ class ForecastMetrics:
         for there in flagged:
             self._flags.labels(*there).set(1)
         self._flagged = flagged
+
+    def _show_tokens(self, statuses: Mapping[TargetKey, Mapping[str, Any]]) -> None:
+        for key, status in statuses.items():
+            if (tokens := status.get("tokens")) is not None:
+                for level in ("0.5", "0.95", "0.99"):
+                    self._token_peak.labels(*key, level).set(tokens[_NAMES[level]])
+                self._token_length.labels(*key, "mean").set(tokens["mean"])
+                self._token_length.labels(*key, "p99").set(tokens["requestP99"])
 
     def _show_replicas(self, statuses: Mapping[TargetKey, Mapping[str, Any]]) -> None:
         """Replaced without a gap: who scales by it must never see none for a moment."""

@@ -17,6 +17,7 @@ from forecasting.forecast_status import has_figures, status_of
 from forecasting.series_source import SeriesSource
 from forecasting.shards import MOST_SHARDS, split
 from forecasting.targets import Target
+from forecasting.token_statuses import add_tokens
 from wattpack.errors import InputError, WattpackError
 from wattpack.sweep.code_digest import packages_digest
 from wattpack.sweep.sweep import OneByOne, Sweep, sweep_of
@@ -166,14 +167,15 @@ def run_shard(job: ShardJob) -> list[SeriesAnswer]:
 
 def _answered(job: ShardJob, source: SeriesSource) -> list[SeriesAnswer]:
     _, answers = step(fresh_state(job.models), job.now_seconds, source, job.targets)
-    return [_told(answer, job.now_seconds) for answer in answers]
+    return [_told(answer, job.now_seconds, source) for answer in answers]
 
 
-def _told(answer: TargetForecast, now_seconds: float) -> SeriesAnswer:
+def _told(answer: TargetForecast, now_seconds: float, source: SeriesSource) -> SeriesAnswer:
     target = answer.target
     if answer.error is not None:
         return _refused(target, answer.error)
     status = status_of(answer, now_seconds)
+    add_tokens({target.key: status}, [answer], source)
     return SeriesAnswer(str(target.series), target.step_seconds, status, has_figures(answer))
 
 

@@ -77,6 +77,16 @@ def steps_table(status: dict[str, Any]) -> Table:
     return table
 
 
+def tokens_line(status: dict[str, Any]) -> str:
+    """What the requests will be in tokens."""
+    tokens = status.get("tokens")
+    if tokens is None:
+        return "nobody knows how long the requests are, or no model knows how many come"
+    peaks = ", ".join(f"{level} {readable(tokens[level])}" for level in ("p50", "p95", "p99"))
+    mean, longest = readable(tokens["mean"]), readable(tokens["requestP99"])
+    return f"highest tokens a second: {peaks} (a request: mean {mean}, p99 {longest} tokens)"
+
+
 def lead_line(
     workload: str, status: dict[str, Any], now_seconds: float, replica_rate: float | None = None
 ) -> str:

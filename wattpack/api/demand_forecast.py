@@ -7,7 +7,13 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from wattpack.api.forecast_subject import MAX_FORECAST_LOADS, ForecastLoad, ForecastTarget
+from wattpack.api.forecast_subject import (
+    MAX_FORECAST_LOADS,
+    ForecastLoad,
+    ForecastTarget,
+    ForecastTokenLengths,
+    ForecastTokens,
+)
 from wattpack.api.object_meta import (
     AGE,
     READY,
@@ -172,6 +178,9 @@ class DemandForecastSpec(ApiModel):
         list[ForecastLoad],
         Field(max_length=MAX_FORECAST_LOADS, description="What tells the domain's draw"),
     ] = []
+    tokens: Annotated[
+        ForecastTokenLengths | None, Field(description="To be told the tokens of these requests")
+    ] = None
     held_series: Annotated[
         str | None,
         Field(
@@ -196,6 +205,9 @@ class DemandForecastSpec(ApiModel):
             "(!has(self.heldSeries) && (!has(self.load) || self.load.size() == 0))",
             "load and heldSeries are of a powerDomain",
         ),
+        CelRule(
+            "!(has(self.target.powerDomain) && has(self.tokens))", "tokens are not of a powerDomain"
+        ),
     )
 
     @model_validator(mode="after")
@@ -206,8 +218,11 @@ class DemandForecastSpec(ApiModel):
             raise ValueError(f"horizonSeconds is over {MAX_FORECAST_STEPS} steps")
         if any(a >= b for a, b in pairwise(self.levels)):
             raise ValueError("levels must rise strictly")
-        if self.target.power_domain is None and (self.load or self.held_series):
+        is_domain = self.target.power_domain is not None
+        if not is_domain and (self.load or self.held_series):
             raise ValueError("load and heldSeries are of a powerDomain")
+        if is_domain and self.tokens:
+            raise ValueError("tokens are not of a powerDomain")
         return self
 
 
@@ -314,6 +329,9 @@ class DemandForecastStatus(ApiModel):
         Field(
             description="Replicas to have now, where spec.replicas asks and the forecast is ready"
         ),
+    ] = None
+    tokens: Annotated[
+        ForecastTokens | None, Field(description="What the requests will be in tokens")
     ] = None
     coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
     coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (

@@ -57,3 +57,30 @@ class ForecastLoad(ApiModel):
     per_board: Annotated[
         float, Field(gt=0, description="What one board serves at its default limit, same unit")
     ]
+
+
+class ForecastTokenLengths(ApiModel):
+    """How long requests are: tokens of the same requests, as series."""
+
+    series: Annotated[
+        str, Field(min_length=1, max_length=4096, description="Tokens a second of these requests")
+    ]
+    p99_series: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="Tokens that one request in 100 exceeds; unset: told by how means stray",
+        ),
+    ] = None
+
+
+class ForecastTokens(ApiModel):
+    """Tokens that the requests will be; lengths are of the last hours."""
+
+    mean: Annotated[float, Field(ge=0, description="Of one request")]
+    second_moment: Annotated[float, Field(ge=0, description="Mean of one request's square")]
+    request_p99: Annotated[float, Field(ge=0, description="That one request in 100 exceeds")]
+    p50: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.5")]
+    p95: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.95")]
+    p99: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.99")]

@@ -1,0 +1,96 @@
+"""Token demand of a request series: its calibrated forecast as paths, times lengths.
+
+    step quantiles ─► joint paths of requests ─┐
+    bins of requests and tokens ─► lengths ────┴─► joint paths of tokens ─► steps' peaks
+
+Beside the forecast of requests: what a step's tokens stray by chance, few long requests among many,
+is on top of what the requests stray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from forecasting.clean_history import clean
+from forecasting.past_changes import past_changes
+from forecasting.peak_policy.coupling import couple, quantile_function
+from forecasting.series_source import DAY_SECONDS, Floats
+from forecasting.tokens.binned_lengths import binned_lengths
+from forecasting.tokens.compound_sums import token_paths
+
+PATHS: Final = 200
+SEED: Final = 39
+"""Any number would do, as long as it stays: the same history gives the same answer."""
+
+PEAK_LEVELS: Final = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDemand:
+    """What requests will ask for.
+
+    Attributes:
+        mean: Tokens of a request.
+        second_moment: Mean of their square.
+        p99: Tokens that one request in a hundred exceeds.
+        peaks: Tokens a second: quantiles at ``PEAK_LEVELS`` of the highest step, (3,).
+    """
+
+    mean: float
+    second_moment: float
+    p99: float
+    peaks: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForecast:
+    """Of one series.
+
+    Attributes:
+        requests: History, a second, (n_bins,); NaN for gaps.
+        step_seconds: Width of a bin and of a step.
+        quantiles: Of each step, calibrated, (horizon, n_levels).
+        levels: Ascending.
+        peaks: Of the window's highest step, (n_levels,): no path is above the highest of them.
+    """
+
+    requests: Floats
+    step_seconds: int
+    quantiles: Floats
+    levels: Sequence[float]
+    peaks: Floats
+
+
+def token_demand(
+    forecast: RequestForecast, tokens: Floats, p99: Floats | None
+) -> TokenDemand | None:
+    """Tokens that the forecast's requests will be; None with too few requests to tell lengths.
+
+    Args:
+        forecast: Of the requests.
+        tokens: Of the past requests, a second, (n_bins,).
+        p99: Of the past requests' lengths, (n_bins,); None for unknown.
+    """
+    step = forecast.step_seconds
+    lengths = binned_lengths(forecast.requests, tokens, p99, step)
+    if lengths is None:
+        return None
+    cleaned = clean(forecast.requests[None], max(1, DAY_SECONDS // step))
+    horizon = len(forecast.quantiles)
+    errors = past_changes(
+        cleaned.filled, cleaned.length, horizon, max(1, DAY_SECONDS // step), PATHS
+    )
+    rates = couple(forecast.quantiles[None], forecast.levels, errors, PATHS)
+    rates = np.clip(rates, 0.0, forecast.peaks[-1])
+    drawn = token_paths(rates, lengths.mean, lengths.second_moment, step, SEED)
+    highest = np.sort(drawn[0].max(axis=1))
+    known = tuple((np.arange(PATHS) + 0.5) / PATHS)
+    peaks = quantile_function(highest, known, np.array(PEAK_LEVELS))
+    return TokenDemand(
+        float(lengths.mean[0]), float(lengths.second_moment[0]), float(lengths.p99[0]),
+        np.maximum.accumulate(np.maximum(peaks, 0.0)),
+    )  # fmt: skip

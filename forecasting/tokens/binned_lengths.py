@@ -1,0 +1,77 @@
+"""Lengths of requests from bins: rates of requests and of their tokens, and perhaps a p99.
+
+A history keeps sums of ten minutes, not requests. Their mean is tokens over requests; how far
+lengths stray is told by a series of the p99, or, without one, by how far means of bins stray from
+one another: a mean of n requests has the n-th part of a length's variance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forecasting.series_source import Floats
+from forecasting.tokens.length_records import HALF_LIFE_SECONDS, LONGEST, LengthStatistics
+from forecasting.tokens.length_tails import Z99, lognormal_from_p99
+
+LEAST_REQUESTS = 30.0
+"""Requests in all bins, older ones counted less (assumed): fewer tell no length."""
+
+WIDEST_SIGMA = Z99
+"""Of a log-normal: the widest whose p99 lies above its mean as far as any does."""
+
+
+def binned_lengths(
+    requests: Floats, tokens: Floats, p99: Floats | None, step_seconds: float
+) -> LengthStatistics | None:
+    """Of one client; older bins count less, half after six hours.
+
+    Args:
+        requests: A second, (n_bins,); NaN for gaps.
+        tokens: Of these requests, a second, the same shape.
+        p99: Tokens that one request in a hundred exceeds, the same shape; None for unknown.
+        step_seconds: Width of a bin.
+
+    Returns:
+        None with too few requests to tell.
+    """
+    known = np.isfinite(requests) & np.isfinite(tokens) & (requests > 0) & (tokens >= 0)
+    counts = np.where(known, requests, 0.0) * step_seconds
+    ages = (len(requests) - 1 - np.arange(len(requests))) * step_seconds
+    decay = 0.5 ** (ages / HALF_LIFE_SECONDS)
+    weights = decay * counts
+    whole = float(weights.sum())
+    if whole < LEAST_REQUESTS:
+        return None
+    means = np.divide(tokens, requests, out=np.zeros(len(requests)), where=known)
+    means = np.minimum(means, LONGEST)
+    mean = float(weights @ means) / whole
+    if mean <= 0:
+        return None
+    told = None if p99 is None else _told_p99(p99, weights, mean)
+    sigma = _spread(means, counts, decay, mean) if told is None else float(
+        lognormal_from_p99(np.array([mean]), np.array([told]))[1][0]
+    )  # fmt: skip
+    if told is None:
+        told = mean * float(np.exp(Z99 * sigma - sigma**2 / 2))
+    return LengthStatistics(
+        mean=np.array([mean]),
+        second_moment=np.array([mean**2 * np.exp(sigma**2)]),
+        p99=np.array([told]),
+        weight=np.array([whole]),
+    )
+
+
+def _told_p99(p99: Floats, weights: Floats, mean: float) -> float | None:
+    """The p99 over bins, weighted by requests; None where no bin tells it."""
+    seen = np.isfinite(p99) & (weights > 0)
+    if not seen.any():
+        return None
+    return float(np.clip(weights[seen] @ p99[seen] / weights[seen].sum(), mean, LONGEST))
+
+
+def _spread(means: Floats, counts: Floats, decay: Floats, mean: float) -> float:
+    """Sigma of the log-normal whose bins' means stray like these."""
+    bins = counts > 0
+    strays = counts[bins] * (means[bins] - mean) ** 2
+    variance = float(decay[bins] @ strays) / float(decay[bins].sum())
+    return float(min(np.sqrt(np.log1p(variance / mean**2)), WIDEST_SIGMA))
