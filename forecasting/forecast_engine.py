@@ -119,7 +119,7 @@ class Engine:
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
         steps, by_load = self._by_load(question, observed, combined.steps)
         of_paths = round_paths(shape, question, cleaned, observed.known, combined.judged, steps)
-        peaks = self._peaks(question, cleaned, of_paths.paths)
+        peaks = self._peaks(question, cleaned, of_paths.evidence)
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
         steps, peaks, planned = self._with_events(question, of_paths.steps, promised.peaks)
@@ -211,11 +211,10 @@ class Engine:
         judge = Judge(self._shape.grid, pools, self._rehearsed, new)
         self.memory = settled(known, believed, judge)
 
-    def _peaks(self, question: Question, cleaned: Cleaned, paths: Floats) -> Floats:
+    def _peaks(self, question: Question, cleaned: Cleaned, evidence: PeakEvidence) -> Floats:
         """Quantiles of the window's peak before calibration, shape (n_series, n_levels)."""
         shape = self._shape
-        evidence = PeakEvidence.of(cleaned.filled, paths, shape.day_steps)
-        result = np.empty((len(paths), len(shape.grid)))
+        result = np.empty((len(cleaned.filled), len(shape.grid)))
         for rows in rows_by_pool(question.history.series, question.pools).values():
             policy = choose_policy(cleaned.filled[rows], shape.horizon, shape.day_steps)
             result[rows] = policy.quantiles(evidence.rows(rows), shape.grid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,10 +11,11 @@ import numpy as np
 from forecasting.clean_history import Cleaned, clean
 from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.domains.round_tree import RoundTree, own_name, step_quantiles
-from forecasting.domains.series_tree import Booleans
+from forecasting.domains.series_tree import Booleans, Integers
 from forecasting.engine_question import Question, Shape
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import couple
+from forecasting.peak_policy.coupling import couple, tie_order
+from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.naive import LastValue
 from forecasting.tiers.records import Records
@@ -20,18 +23,22 @@ from forecasting.tiers.records import Records
 PATHS: Final = 200
 """Joint paths behind a peak: two of them lie above its 0.99 quantile."""
 
+PATH_CELLS: Final = 4_000_000
+"""Steps of paths that are made at once, 32 MB: those of 10,000 series and six hours are 1.2 GB with
+what they are made of. Only a tree's are kept."""
+
 
 class RoundPaths(NamedTuple):
     """What the tiers say, as paths.
 
     Attributes:
         steps: Quantiles of each step, shape (n_series, horizon, n_levels).
-        paths: Shape (n_series, n_paths, horizon).
+        evidence: What a peak policy may look at.
         coherent: Of the tree among the series; None without one.
     """
 
     steps: Floats
-    paths: Floats
+    evidence: PeakEvidence
     coherent: CoherentPaths | None
 
 
@@ -57,22 +64,46 @@ def round_paths(
         judged: Series that a model or the last day's maximum stands behind, (n_series,).
         steps: Combined quantiles over ``shape.grid``.
     """
-    errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, PATHS)
-    paths = couple(steps, shape.grid, errors, PATHS)
-    if not question.beside.parents:
-        return RoundPaths(steps, paths, None)
-    history = question.history
-    values = np.where(believed, history.values, np.nan)
-    tree = RoundTree.of(history.series, question.beside.parents, values, shape.day_steps)
+    tree = _tree_of(shape, question, believed)
+    evidence, paths = _evidence(shape, cleaned, steps, () if tree is None else tree.rows)
     if tree is None:
-        return RoundPaths(steps, paths, None)
-    made = tree.coherent(paths, _own_paths(shape, tree, history), judged)
+        return RoundPaths(steps, evidence, None)
+    made = tree.coherent(paths, _own_paths(shape, tree, question.history), judged)
     there = judged[tree.rows]
     rows, told = tree.rows[there], made[: len(tree.rows)][there]
-    paths[rows] = told
-    steps = steps.copy()
-    steps[rows] = step_quantiles(told, shape.grid)
-    return RoundPaths(steps, paths, CoherentPaths(tree.tree, made))
+    steps, path_peaks = steps.copy(), evidence.path_peaks.copy()
+    steps[rows], path_peaks[rows] = step_quantiles(told, shape.grid), told.max(axis=2)
+    evidence = replace(evidence, path_peaks=path_peaks)
+    return RoundPaths(steps, evidence, CoherentPaths(tree.tree, made))
+
+
+def _tree_of(shape: Shape, question: Question, believed: Booleans) -> RoundTree | None:
+    """The power tree among the series, None without one."""
+    if not question.beside.parents:
+        return None
+    history = question.history
+    values = np.where(believed, history.values, np.nan)
+    return RoundTree.of(history.series, question.beside.parents, values, shape.day_steps)
+
+
+def _evidence(
+    shape: Shape, cleaned: Cleaned, steps: Floats, kept: Sequence[int] | Integers
+) -> tuple[PeakEvidence, Floats]:
+    """What peaks rest on, and the paths of some series, (n_kept, n_paths, horizon)."""
+    place = np.full(len(steps), -1, dtype=np.intp)
+    place[np.asarray(kept, dtype=np.intp)] = np.arange(len(kept))
+    paths = np.empty((len(kept), PATHS, shape.horizon))
+    order, parts = tie_order(), []
+    size = max(1, PATH_CELLS // (PATHS * shape.horizon))
+    for start in range(0, max(1, len(steps)), size):
+        part = slice(start, start + size)
+        filled, length = cleaned.filled[part], cleaned.length[part]
+        errors = past_changes(filled, length, shape.horizon, shape.day_steps, PATHS)
+        made = couple(steps[part], shape.grid, errors, PATHS, order)
+        parts.append(PeakEvidence.of(filled, made, shape.day_steps))
+        wanted = place[part] >= 0
+        paths[place[part][wanted]] = made[wanted]
+    return PeakEvidence.joined(parts), paths
 
 
 def _own_paths(shape: Shape, tree: RoundTree, history: History) -> Floats:

@@ -83,16 +83,16 @@ class RoundTree:
         """Paths of the tree's series of which each parent is the sum of its leaves.
 
         Args:
-            paths: Joint paths of all series of the round, (n_series, n, horizon).
+            paths: Joint paths of the tree's series, in the order of ``rows``, (n_rows, n, horizon).
             own_paths: Of the own parts, from the same past hours, (n_own, n, horizon); NaN rows for
                 those that nobody knows.
-            known: Series with a forecast, (n_series,).
+            known: Series of the round with a forecast, (n_series,).
 
         Returns:
             (n_nodes, n, horizon) in the order of ``tree``, own parts behind the others; NaN for a
             series without a forecast that no sum tells.
         """
-        base = np.concatenate([paths[self.rows], own_paths])
+        base = np.concatenate([paths, own_paths])
         base[: len(self.rows)][~known[self.rows]] = np.nan
         return reconcile(self.tree, base, spread_of(base))
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forecasting import round_paths
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.engine_question import Question, Shape
 from forecasting.engine_rehearsal import rehearsal_cuts
@@ -133,6 +134,22 @@ def test_the_same_history_gives_the_same_bits() -> None:
         assert other[0].made is not None
         assert one[0].made.quantiles.tobytes() == other[0].made.quantiles.tobytes()
         assert one[0].made.peaks.tobytes() == other[0].made.peaks.tobytes()
+
+
+def test_paths_made_a_few_series_at_a_time_are_those_of_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [str(i) for i in range(30)]
+    values = {name: np.round(_diurnal(seed=i), -1) for i, name in enumerate(names)}
+    values["7"][:] = 0.0
+    made = []
+    for cells in (10**9, 3 * 200 * 36):
+        monkeypatch.setattr(round_paths, "PATH_CELLS", cells)
+        _, rounds = _rounds(MemorySource(values), [10], names, ForecasterState())
+        forecast = rounds[0][0].made
+        assert forecast is not None
+        made.append(forecast.peaks)
+    assert made[0].tobytes() == made[1].tobytes()
 
 
 def test_a_restart_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
