@@ -7,7 +7,7 @@ the first, the next bin, and the one in which the first round's windows are over
 from __future__ import annotations
 
 import json
-import resource
+import os
 import subprocess
 import sys
 import time
@@ -77,7 +77,7 @@ def measured(case: ShardCase) -> Row:
     known = [TargetKey(NAMESPACE, name) for name in names] if case.is_rehearsed else []
     tiers = RIDGE_ALONE if case.models == "ridge" else all_tiers()
     state = ForecasterState(tiers=tiers, rehearsed=frozenset(known))
-    row: Row = {"series": case.series}
+    row: Row = {"series": case.series, "process": os.getpid()}
     with TemporaryDirectory() as folder:
         file = Path(folder) / "state.npz"
         issues = IssueFiles(file)
@@ -105,7 +105,10 @@ def _size(folder: Path) -> float:
 
 
 def _resident_mebibytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Most so far. The kernel's maximum of ``getrusage`` would begin with the parent's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) / 1024
 
 
 def main(text: str, show: Callable[[str], None] = print) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from forecasting.forecaster import Forecaster
@@ -30,7 +30,7 @@ class Roster:
 
 def make_roster(
     horizon: int,
-    training: Training | None = None,
+    training: Callable[[], Training] | None = None,
     refit_seconds: int = REFIT_SECONDS,
     plug_ins: Sequence[str] = (),
 ) -> Roster:
@@ -38,7 +38,8 @@ def make_roster(
 
     Args:
         horizon: Steps that are asked for.
-        training: Where boosted trees are fitted; None fits them at once, in the caller's time.
+        training: Makes places where boosted trees are fitted; None fits them at once, in the
+            caller's time.
         refit_seconds: Time of data between two fits of them.
         plug_ins: Names of entry points.
     """
@@ -48,6 +49,7 @@ def make_roster(
     if problem := lightgbm_problem():
         absent["boosted"] = problem
     else:
-        tiers.insert(0, Boosted(records, horizon, training, refit_seconds))
+        near, far = (None, None) if training is None else (training(), training())
+        tiers.insert(0, Boosted(records, horizon, near, refit_seconds, far))
     foreign, missing = load_plug_ins(plug_ins)
     return Roster((*tiers, *foreign), {**absent, **missing})

@@ -56,8 +56,7 @@ def all_tiers(
         log.warning("forecasts are made without %s: %s", name, why)
 
     def live(horizon: int) -> Sequence[Forecaster]:
-        place = None if training is None else training()
-        return make_roster(horizon, place, plug_ins=plug_ins).tiers
+        return make_roster(horizon, training, plug_ins=plug_ins).tiers
 
     def rehearsing(horizon: int) -> Sequence[Forecaster]:
         return make_roster(horizon, None, REHEARSED_REFIT_SECONDS, plug_ins).tiers

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
+from forecasting.forecast_round import ForecasterState, step
+from forecasting.memory_source import MemorySource
+from forecasting.series_source import SeriesId
+from forecasting.targets import Target
 from forecasting.tiers import boosted, boosted_features, boosted_fit
 from forecasting.tiers.boosted import Boosted, InlineTraining
 from forecasting.tiers.boosted_features import BinTables, Sample, draw_sample
 from forecasting.tiers.boosted_fit import Forests
 from forecasting.tiers.naive import SeasonalNaive
 from forecasting.tiers.records import Records
+from forecasting.tiers.tier_sets import all_tiers
 from tests.forecasting.tiers.test_tiers import DAY, LEVELS, demand, history, nonsense
 
 
@@ -160,3 +167,56 @@ def test_without_the_library_there_is_no_answer_and_a_reason(
     assert "LightGBM" in tier.problem
     tier.update(history(demand(3, 5 * DAY)))
     assert np.isnan(tier.quantiles(36, LEVELS)).all()
+
+
+def test_a_week_ahead_has_every_step_and_the_first_hours_as_if_nobody_had_asked_further() -> None:
+    values = demand(8, 10 * DAY)
+    week, near = Boosted(horizon=7 * DAY), Boosted()
+    for tier in (week, near):
+        tier.update(history(values))
+    began = time.process_time()
+    made = week.quantiles(7 * DAY, LEVELS)
+    assert time.process_time() - began < 0.5 * len(values), "half a second a series"
+    assert made.shape == (8, 7 * DAY, len(LEVELS))
+    assert np.isfinite(made).all()
+    assert (made >= 0).all()
+    assert (np.diff(made, axis=2) >= 0).all()
+    assert (made.max(axis=(1, 2)) <= 20 * values.max(axis=1)).all()
+    np.testing.assert_array_equal(made[:, :36], near.quantiles(36, LEVELS))
+    median = made[:, :, LEVELS.index(0.5)].reshape(8, 7, DAY)
+    same_hours = np.corrcoef(median[:, 6].ravel(), values[:, -DAY:].ravel())[0, 1]
+    assert same_hours > 0.8, "the seventh day does not know the hours"
+
+
+def test_hours_are_answered_before_the_forests_of_days_are_there() -> None:
+    near, far = SlowTraining(), SlowTraining()
+    tier = Boosted(horizon=2 * DAY, training=near, far_training=far)
+    values = demand(6, 6 * DAY)
+    tier.update(history(values[:, : 5 * DAY]))
+    near.busy = False
+    tier.update(history(values[:, : 5 * DAY + 6]))
+    assert np.isfinite(tier.quantiles(36, LEVELS)).all()
+    assert np.isnan(tier.quantiles(37, LEVELS)).all()
+    assert tier.provenance.fitted_until_seconds == 0
+    far.busy = False
+    tier.update(history(values[:, : 5 * DAY + 12]))
+    assert np.isfinite(tier.quantiles(2 * DAY, LEVELS)).all()
+    assert tier.provenance.fitted_until_seconds == far.asked[0]
+
+
+def test_the_process_answers_a_week_by_all_models() -> None:
+    values = demand(4, 10 * DAY)
+    names = [f"series-{i}" for i in range(4)]
+    targets = [
+        Target("ns", name, SeriesId(name), "series", 7 * DAY, 600, (0.1, 0.5, 0.99), None, 1)
+        for name in names
+    ]
+    source = MemorySource(dict(zip(names, values, strict=True)))
+    _, answers = step(ForecasterState(all_tiers()), 10 * 86400, source, targets)
+    made = answers[0].made
+    assert made is not None
+    assert made.quantiles.shape[1] == 7 * DAY
+    assert np.isfinite(made.quantiles).all()
+    assert all("boosted" in method and "ridge" in method for method in made.methods)
+    assert (made.peaks[:, -1] <= 20 * values.max(axis=1)).all()
+    assert (made.quantiles[:, :, -1] <= made.tops[:, None]).all()
