@@ -87,16 +87,20 @@ def with_learned(memory: EngineMemory, base: EngineMemory, learned: EngineMemory
 
     Args:
         memory: As it is now.
-        base: What the rehearsal began with. A pool that was known then and has learned of real
-            promises since stays as it is: they count more than windows gone through afterwards.
-        learned: What it ended with.
+        base: What the rehearsal began with. A pool that has learned of real promises since goes on
+            from these or from the rehearsal, whichever rests on more windows.
+        learned: What it ended with. What really became of promises meanwhile stays counted.
     """
+    counted = {
+        name: replace(memory.record(name), rehearsed=record.rehearsed)
+        for name, record in learned.records.items()
+    }
     return replace(
         memory,
         points=_renewed(memory.points, base.points, learned.points),
         peaks=_renewed(memory.peaks, base.peaks, learned.peaks),
         losses=joined(memory.losses, learned.losses),
-        records={**memory.records, **learned.records},
+        records={**memory.records, **counted},
     )
 
 
@@ -105,8 +109,12 @@ def _renewed(
     base: Mapping[Pool, PooledCalibration],
     learned: Mapping[Pool, PooledCalibration],
 ) -> dict[Pool, PooledCalibration]:
-    """Calibrations of all pools; what breaks within minutes of a first start is not waited for."""
-    kept = {pool: one for pool, one in now.items() if pool in base and one is not base[pool]}
+    """Calibrations of all pools."""
+    kept = {
+        pool: one
+        for pool, one in now.items()
+        if one is not base.get(pool) and pool in learned and one.windows >= learned[pool].windows
+    }
     return {**now, **learned, **kept}
 
 

@@ -16,6 +16,7 @@ from forecasting.app.forecast_loop import Beginning, ForecasterProcess
 from forecasting.app.memory_file import write_state
 from forecasting.app.rehearsal_child import learned_of
 from forecasting.app.rehearsal_process import RehearsalProcess
+from forecasting.calibration.pooled import PooledCalibration
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Shape
 from forecasting.engine_rehearsal import gone_through
@@ -78,6 +79,7 @@ def windows(answers: Sequence[TargetForecast]) -> list[int]:
 
 
 SOURCE = MemorySource({name: diurnal(seed) for seed, name in enumerate("abc")})
+LONG = MemorySource({name: diurnal(seed, 15) for seed, name in enumerate("ab")})
 TEN_DAYS = 10 * 86400.0
 
 
@@ -120,19 +122,44 @@ def test_a_series_that_comes_later_is_gone_through_alone_and_disturbs_nobody() -
     assert windows(answers) == [24, 24]
 
 
-def test_a_pool_that_learned_of_kept_promises_meanwhile_goes_on_from_these() -> None:
-    desk = Desk()
-    state, _ = step(ForecasterState(desk=desk), TEN_DAYS, SOURCE, targets("a"))
+def test_a_pool_goes_on_from_what_rests_on_more_windows() -> None:
+    pool = ("ns", "workload")
+
+    def after_windows(count: int) -> tuple[PooledCalibration, PooledCalibration, int]:
+        """Of the pool before and after b was gone through, and live windows of a."""
+        desk = Desk()
+        state, _ = step(ForecasterState(desk=desk), TEN_DAYS, LONG, targets("a"))
+        desk.is_told_over = True
+        state, _ = step(state, TEN_DAYS + 600, LONG, targets("a", "b"))
+        now = TEN_DAYS + 600
+        for _ in range(count):
+            now += 6 * 3600
+            state, _ = step(state, now, LONG, targets("a", "b"))
+        (engine,) = state.engines.values()
+        live = engine.memory.peaks[pool]
+        desk.is_told_over = True
+        _, answers = step(state, now, LONG, targets("a", "b"))
+        assert windows(answers)[1] == 24
+        return live, engine.memory.peaks[pool], answers[0].record.live.windows
+
+    live, after, _ = after_windows(0)
+    assert after.windows > live.windows
+    live, after, counted = after_windows(14)
+    assert after is live
+    assert counted >= 13
+
+
+def test_a_promise_that_broke_meanwhile_stays_counted() -> None:
+    values = diurnal(0)
+    values[10 * DAY + 2 :] *= 4
+    source, desk = MemorySource({"a": values}), Desk()
+    state, _ = step(ForecasterState(desk=desk), TEN_DAYS, source, targets("a"))
+    state, (broken,) = step(state, TEN_DAYS + 3600, source, targets("a"))
+    assert broken.record.live.violations[0] == 1
     desk.is_told_over = True
-    state, _ = step(state, TEN_DAYS + 600, SOURCE, targets("a", "b"))
-    # The window of the first round ends while the history of b is gone through.
-    state, _ = step(state, TEN_DAYS + 7 * 3600, SOURCE, targets("a", "b"))
-    (engine,) = state.engines.values()
-    learned_live = engine.memory.peaks["ns", "workload"]
-    desk.is_told_over = True
-    state, answers = step(state, TEN_DAYS + 7 * 3600, SOURCE, targets("a", "b"))
-    assert engine.memory.peaks["ns", "workload"] is learned_live
-    assert windows(answers)[1] == 24
+    _, (answer,) = step(state, TEN_DAYS + 3600, source, targets("a"))
+    assert answer.record.live.violations[0] == 1
+    assert answer.record.rehearsed.windows == 24
 
 
 def test_a_rehearsal_that_fails_is_not_repeated_and_leaves_the_series_to_its_promises() -> None:
