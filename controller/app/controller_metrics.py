@@ -84,6 +84,24 @@ class DomainMetrics:
             "domain",
             "risk",
         )
+        self.risk_windows = counter(
+            "domain_risk_windows_total",
+            "Windows of believed forecasts that are over or broken, by risk; of the leader only",
+            "domain",
+            "risk",
+        )
+        self.risk_violations = counter(
+            "domain_risk_violations_total",
+            "Of these windows, those whose measured draw was above the forecast at that risk",
+            "domain",
+            "risk",
+        )
+        self.risk_allowed = counter(
+            "domain_risk_allowed_total",
+            "Violations that so many windows may have at that risk",
+            "domain",
+            "risk",
+        )
         self._promisable: frozenset[tuple[str, str]] = frozenset()
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.aside = gauge(
@@ -310,6 +328,17 @@ class ControllerMetrics:
         self.not_accepted.set(len(refusals))
         reasons = Tally(refusal.reason for refusal in odd_servers(refusals))
         self._replace(self.servers.odd, {reason: float(n) for reason, n in reasons.items()})
+
+    def count_risks(
+        self, windows: Mapping[tuple[str, float], int], violations: Mapping[tuple[str, float], int]
+    ) -> None:
+        """Bring the accounts of violations up to date, by domain and risk."""
+        domains = self.domains
+        for (name, risk), count in windows.items():
+            labels = (name, f"{risk:g}")
+            self.count_up(domains.risk_windows.labels(*labels), count)
+            self.count_up(domains.risk_allowed.labels(*labels), risk * count)
+            self.count_up(domains.risk_violations.labels(*labels), violations.get((name, risk), 0))
 
     def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
         """Show these domains and no others; a reader in between never sees an empty gauge."""

@@ -29,6 +29,7 @@ from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.live_view_builder import shown_to, with_promisable
 from controller.app.promisable_room import PromisableRoom
+from controller.app.risk_account import RiskAccount
 from controller.app.running_topology import DesiredTopology
 from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.app.stream_server import StreamServer
@@ -153,6 +154,8 @@ class ControllerProcess:
             around.api, around.clock, self.desired, settings.replica, bucket, self.elector.is_leader
         )
         self.status.promisable = self.promisable
+        self.account = RiskAccount(risk_bands(settings.risk_below_priority))
+        self.status.account = self.account
         self.classified = self._new_classified_profiles(around, bucket)
         self.taints = TaintThread(
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
@@ -322,6 +325,7 @@ class ControllerProcess:
         metrics.streams.certificate_expires.labels("stream").set(expires)
         metrics.loop.audit_bytes.set(self.audit.size_bytes)
         metrics.domains.show_promisable(self.promisable.by_domain)
+        metrics.count_risks(self.account.windows.copy(), self.account.violations.copy())
         for bound, pods in self.works.count_by_bound().items():
             metrics.pods_by_bound.labels(bound).set(pods)
         metrics.boards_by_units.clear()

@@ -19,6 +19,7 @@ from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.odd_servers import members_understood, odd_by_domain, odd_servers
 from controller.app.planning_verdicts import PLANNING_KINDS, PlanningVerdicts
 from controller.app.promisable_room import PromisableRoom
+from controller.app.risk_account import RiskAccount
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
@@ -77,6 +78,7 @@ class StatusThread(PeriodicThread):
 
     Attributes:
         promisable: Judges what may be promised beyond what is; None: nobody is told.
+        account: Counts windows that went wrong at the risks of decisions; None: nobody does.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class StatusThread(PeriodicThread):
         super().__init__(clock, "status", NS_PER_SECOND)
         self._clock, self._desired, self._leading = clock, desired, leading
         self.promisable: PromisableRoom | None = None
+        self.account: RiskAccount | None = None
         self._verdicts, self._planning = VerdictBook(), PlanningVerdicts()
         self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
@@ -120,10 +123,12 @@ class StatusThread(PeriodicThread):
         self._forget_ended()
         leads = outcome.seen.leading if outcome is not None else self._leading()
         if not leads:
-            if self.promisable is not None:
-                self.promisable.forget()
+            self._forget_risks()
             return
         if outcome is not None:
+            if self.account is not None:
+                now_seconds = ns_to_seconds(self._clock.monotonic_ns())
+                self.account.take(outcome.measured_watts, outcome.outlooks, now_seconds)
             self._offer_running(outcome)
             self._emit(transitions)
             self._tell_odd_servers()
@@ -143,6 +148,12 @@ class StatusThread(PeriodicThread):
                 self._planning.forget((kind, namespace, name))
             if kind == PowerDomain.meta.kind:
                 self._conditions.pop(name, None)
+
+    def _forget_risks(self) -> None:
+        if self.promisable is not None:
+            self.promisable.forget()
+        if self.account is not None:
+            self.account.forget()
 
     def _offer_running(self, outcome: TickOutcome) -> None:
         kind, desired = PowerDomain.meta.kind, self._desired
