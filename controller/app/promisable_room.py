@@ -32,9 +32,11 @@ __all__ = ["PromisableRoom", "promisable_now", "promised_watts"]
 
 JUDGED_EVERY_SECONDS: Final = 60.0
 
-STEADY: Final = ChangeLimits(dead_band=0.02, hold_seconds=1800.0, urgent="down")
-"""Less at once; more once half an hour of wishes allows it, so that no promise flutters with the
-rounds of a forecast, and not for 2 % (assumed)."""
+HOLD_SECONDS: Final = 1800.0
+DEAD_BAND: Final = 0.02
+MOST_RAISED_AN_HOUR: Final = 0.1
+"""Less is said at once; more once half an hour of wishes allows it, not for 2 %, and in any hour by
+a tenth of the limit at most: people act on it, and rounds of a forecast differ (assumed)."""
 
 MOST_PROMISED: Final = 2.0
 """Of a limit. What little work draws tells nothing of the draw of much: of an idle domain any sum
@@ -122,17 +124,19 @@ class PromisableRoom:
         self, domain: _Domain, told: PowerDomainStatus | None, now_seconds: float
     ) -> tuple[PromisableWatts, ...]:
         rooms = []
+        limits = ChangeLimits(
+            dead_band=DEAD_BAND,
+            hold_seconds=HOLD_SECONDS,
+            most_moved=MOST_RAISED_AN_HOUR * domain.limit_watts,
+            urgent="down",
+        )
         for band in self._risks:
             key = (domain.name, band.least_priority)
             before = self._steady.get(key) or _as_told(told, band, now_seconds)
-            made, self._steady[key] = steadied(
-                promisable_now(
-                    domain.outlook, domain.limit_watts, domain.promised_watts, band.risk
-                ),
-                now_seconds,
-                before,
-                STEADY,
+            wish = promisable_now(
+                domain.outlook, domain.limit_watts, domain.promised_watts, band.risk
             )
+            made, self._steady[key] = steadied(wish, now_seconds, before, limits)
             rooms.append(
                 PromisableWatts(
                     least_priority=band.least_priority, risk=band.risk, watts=made.amount

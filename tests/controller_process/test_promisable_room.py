@@ -14,7 +14,12 @@ from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_settings import ControllerSettings
 from controller.app.domain_status import StatusThread
 from controller.app.live_view_builder import with_promisable
-from controller.app.promisable_room import MOST_PROMISED, PromisableRoom, promised_watts
+from controller.app.promisable_room import (
+    MOST_PROMISED,
+    MOST_RAISED_AN_HOUR,
+    PromisableRoom,
+    promised_watts,
+)
 from controller.app.tick_loop import TickOutcome
 from controller.step import initial_state, step
 from controller.tick_values import Tick
@@ -84,11 +89,14 @@ def test_less_is_said_at_once_and_more_after_half_an_hour() -> None:
     first = said(room, outcome_of(10_000.0), 0.0)
     fewer = said(room, outcome_of(12_000.0), minute)
     assert fewer < first
-    times = [minute * i for i in range(2, 62)]
+    times = [minute * i for i in range(2, 500)]
     later = [said(room, outcome_of(10_000.0), at) for at in times]
     raised = next(at for at, now in zip(times, later, strict=True) if now > fewer)
     assert later[-1] == first
-    assert 1800.0 <= raised - minute <= 1860.0
+    assert 1800.0 <= raised - minute <= 5400.0, "half an hour, and an hour after the fall at most"
+    limit = float(outcome_of(1.0).decisions.cap_band_watts[0])
+    for before, after in zip(later, later[59:], strict=False):
+        assert after[0] - before[0] <= MOST_RAISED_AN_HOUR * limit + 1
 
 
 def test_between_two_minutes_nothing_is_judged_and_the_same_holds_on() -> None:
