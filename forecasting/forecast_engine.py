@@ -29,7 +29,7 @@ from forecasting.forecast import (
 )
 from forecasting.forecaster import Forecaster
 from forecasting.load_steps import BY_LOAD, LoadSteps
-from forecasting.miss_scale import miss_scale
+from forecasting.miss_scale import day_change, miss_scale
 from forecasting.near_steps import NEAR_STEPS
 from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
@@ -51,7 +51,8 @@ class _Draft:
         cleaned: What they were told.
         steps: Step quantiles, planned events included, shape (n_series, horizon, n_levels).
         peaks: Quantiles of the window's peak, likewise, shape (n_series, n_levels).
-        scale: What misses are measured by, shape (n_series,).
+        scale: What misses of steps are measured by, shape (n_series,).
+        change: What misses of peaks are measured by, shape (n_series,).
         planned: Flags of each row that events and new levels set.
         by_present: Rows whose peak the present tells, not the past, shape (n_series,).
         running: Share of each peak that what runs now has of it, NaN where nobody knows, shape
@@ -64,6 +65,7 @@ class _Draft:
     steps: Floats
     peaks: Floats
     scale: Floats
+    change: Floats
     planned: tuple[tuple[str, ...], ...]
     by_present: NDArray[np.bool_]
     running: Floats
@@ -123,13 +125,15 @@ class Engine:
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
         steps, peaks, planned = self._with_events(question, of_paths.steps, promised.peaks)
+        # Without events: a launch does not widen the hours around it.
+        scale = miss_scale(cleaned, promised.peaks, shape.day_steps)
         return _Draft(
             combined=combined,
             cleaned=cleaned,
             steps=steps,
             peaks=peaks,
-            # Without events: a launch does not widen the hours around it.
-            scale=miss_scale(cleaned, promised.peaks, shape.day_steps),
+            scale=scale,
+            change=day_change(cleaned, scale, shape.day_steps),
             planned=tuple(
                 flags + (NEW_LEVEL,) * int(broken) + (BY_LOAD,) * int(told)
                 for flags, broken, told in zip(planned, promised.broken, by_load, strict=True)
@@ -226,11 +230,12 @@ class Engine:
         """Steps and peaks as their pools have learned to correct them; not bounded yet."""
         moved, lifted = draft.steps.copy(), draft.peaks.copy()
         for pool, part in rows_by_pool(series, pools).items():
-            names, scale = [series[i] for i in part], draft.scale[part]
+            names = [series[i] for i in part]
             if (points := self.memory.points.get(pool)) is not None:
-                moved[part] = points.corrected(names, moved[part], scale, NEAR_STEPS)
+                moved[part] = points.corrected(names, moved[part], draft.scale[part], NEAR_STEPS)
             if (tops := self.memory.peaks.get(pool)) is not None:
-                lifted[part] = tops.corrected(names, lifted[part, None, :], scale)[:, 0]
+                changed = tops.corrected(names, lifted[part, None, :], draft.change[part])
+                lifted[part] = changed[:, 0]
         return moved, lifted
 
     def _with_events(
@@ -283,6 +288,7 @@ class Engine:
             peaks=draft.peaks,
             told_peaks=told_peaks,
             scale=draft.scale,
+            change=draft.change,
             judged=draft.combined.judged,
             broken=np.zeros(told_peaks.shape, dtype=bool),
         )

@@ -33,7 +33,8 @@ class OpenIssue:
             (n_tiers, n_series, horizon, n_weighed).
         peaks: Quantiles of the window's peak, not calibrated, shape (n_series, n_levels).
         told_peaks: The same as they were published.
-        scale: What misses are measured by, shape (n_series,).
+        scale: What misses of steps are measured by, shape (n_series,).
+        change: What misses of peaks are measured by, shape (n_series,).
         judged: Rows whose misses count: made by a model, shape (n_series,).
         broken: Levels of peaks that were exceeded already, which was counted, shape of ``peaks``.
         learned_steps: First steps that were learned from already.
@@ -48,6 +49,7 @@ class OpenIssue:
     peaks: Floats
     told_peaks: Floats
     scale: Floats
+    change: Floats
     judged: NDArray[np.bool_]
     broken: NDArray[np.bool_]
     learned_steps: int = 0
@@ -76,6 +78,7 @@ class OpenIssue:
             peaks=self.peaks[kept],
             told_peaks=self.told_peaks[kept],
             scale=self.scale[kept],
+            change=self.change[kept],
             judged=self.judged[kept],
             broken=self.broken[kept],
         )

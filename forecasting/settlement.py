@@ -193,7 +193,7 @@ def _finished(
             series=[judged.series[i] for i in rows],
             promised=judged.peaks[rows, None, :],
             published=judged.told_peaks[rows, None, :],
-            scale=judged.scale[rows],
+            scale=judged.change[rows],
             realised=seen[rows, None],
             pool_size=sizes[pool],
             told=judged.broken[rows, None, :],

@@ -25,7 +25,7 @@ LARGEST_BYTES: Final = 2_000_000_000
 """Of all arrays unpacked: more is no state of ours, and would not fit into memory."""
 
 LASTING_ARRAYS: Final = (
-    "steps", "told_steps", "by_tier", "peaks", "told_peaks", "scale", "judged",
+    "steps", "told_steps", "by_tier", "peaks", "told_peaks", "scale", "change", "judged",
 )  # fmt: skip
 
 _ENDING: Final = ".issue"

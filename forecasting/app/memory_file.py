@@ -36,7 +36,7 @@ from forecasting.series_source import SeriesId
 from forecasting.targets import TargetKey
 from wattpack.errors import InputError
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the archive; levels and shapes are told in it."""
 
 
@@ -215,7 +215,7 @@ def _issue(
     steps, peaks = (n_series, shape.horizon, n_levels), (n_series, n_levels)
     wanted = {
         "steps": steps, "told_steps": steps, "peaks": peaks, "told_peaks": peaks, "broken": peaks,
-        "scale": (n_series,), "judged": (n_series,),
+        "scale": (n_series,), "change": (n_series,), "judged": (n_series,),
     }  # fmt: skip
     for name, expected in wanted.items():
         if found[name].shape != expected:

@@ -25,7 +25,7 @@ from forecasting.calibration.stored_fields import Fields
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the stored form and of what its numbers mean."""
 
 WILD_SCALES: Final = 1000.0
@@ -168,7 +168,7 @@ class PooledCalibration:
     @classmethod
     def of_peaks(cls, levels: Sequence[float]) -> PooledCalibration:
         """Nothing seen yet, for quantiles of the window's peak."""
-        return replace(cls.new(levels, PEAK_FEEDBACK), unit="promise")
+        return replace(cls.new(levels, PEAK_FEEDBACK), unit="change")
 
     def offsets(self, series: Sequence[str]) -> Floats:
         """What to add to quantiles, in its units, shape (n_series, n_levels)."""
@@ -178,7 +178,7 @@ class PooledCalibration:
         aimed = self._target + self.drift + own.reshape(len(series), len(self.levels))
         nearest = self.feedback.lowest_share * np.minimum(self._target, 1 - self._target)
         found = self.sketch.quantiles(1 - np.clip(aimed, nearest, 1 - nearest))
-        if self.unit == "promise":
+        if self.unit == "change":
             plain = self.sketch.quantiles(1 - np.broadcast_to(self._target, aimed.shape))
             evident: Floats = found - plain * (1 - self._evidence())
             return evident
@@ -276,8 +276,8 @@ class PooledCalibration:
         feedback = field_of.inner("feedback")
         shape = (len(levels),)
         unit = field_of.text("unit")
-        if unit not in ("spread", "promise"):
-            raise InputError("calibration.unit", "spread or promise", unit)
+        if unit not in ("spread", "change"):
+            raise InputError("calibration.unit", "spread or change", unit)
         return cls(
             levels=tuple(levels.tolist()),
             feedback=Feedback(**{f.name: feedback.number(f.name) for f in fields(Feedback)}),
@@ -288,7 +288,7 @@ class PooledCalibration:
                 {name: field_of.inner("own").numbers(name, shape) for name in field_of.inner("own")}
             ),
             ignored=field_of.whole("ignored"),
-            unit="spread" if unit == "spread" else "promise",
+            unit="spread" if unit == "spread" else "change",
         )
 
     def after_broken(

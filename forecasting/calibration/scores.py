@@ -9,16 +9,17 @@ import numpy as np
 
 from forecasting.series_source import Floats
 
-Unit = Literal["spread", "promise"]
+Unit = Literal["spread", "change"]
 
 SPREAD_FLOOR: Final = 0.02
 """Least unit of a score, in scales (assumed): an idle series promises no spread at all."""
 
 
 def score_units(quantiles: Floats, levels: Sequence[float], scale: Floats, unit: Unit) -> Floats:
-    """What misses of each step are counted in: the promised 0.99, above the median or above 0.
+    """What misses are counted in: the 0.99 that was promised above the median, or the scale.
 
-    Scores in the forecast's own spread are alike over series and steps; scores in scales are not.
+    Scores of steps in the forecast's own spread are alike over series and steps; scores in scales
+    are not. Peaks have the mean change from one day to the next as their scale.
 
     Args:
         quantiles: Shape (n_series, n_steps, n_levels).
@@ -29,12 +30,12 @@ def score_units(quantiles: Floats, levels: Sequence[float], scale: Floats, unit:
     Returns:
         Positive, shape (n_series, n_steps).
     """
+    if unit == "change":
+        return np.broadcast_to(scale[:, None], quantiles.shape[:2])
     known = np.asarray(levels)
     middle, top = np.argmin(np.abs(known - 0.5)), np.argmin(np.abs(known - 0.99))
-    height = quantiles[:, :, top]
-    if unit == "spread":
-        height = height - quantiles[:, :, middle]
-    result: Floats = np.maximum(height, SPREAD_FLOOR * scale[:, None])
+    spread = quantiles[:, :, top] - quantiles[:, :, middle]
+    result: Floats = np.maximum(spread, SPREAD_FLOOR * scale[:, None])
     return result
 
 

@@ -12,7 +12,13 @@ from typing import Final
 import numpy as np
 
 from forecasting.peak_policy.evidence import MOST_DAYS, USUAL_LEVEL
-from forecasting.peak_policy.peak_policies import PeakPolicy, RecordPolicy, TypicalDayPolicy
+from forecasting.peak_policy.peak_policies import (
+    RECENT_DAYS,
+    TYPICAL_DAYS,
+    PeakPolicy,
+    RecordPolicy,
+    TypicalDayPolicy,
+)
 from forecasting.series_source import Floats
 
 RISK: Final = 0.01
@@ -84,10 +90,12 @@ def _replayed(peaks: Floats, usual: Floats, per_day: int) -> tuple[Floats, Float
     records, typical = [], []
     for now in range(FIRST_DAY * per_day, peaks.shape[1]):
         past = peaks[:, max(0, now - MOST_DAYS * per_day) : now]
-        highest = past[:, -told.days * per_day :].max(axis=1)
-        records.append(highest + told.share * np.maximum(highest - usual, 0.0))
-        whole = past[:, past.shape[1] % per_day :].reshape(len(past), -1, per_day)
-        typical.append((past[:, -1] + np.median(whole.max(axis=2), axis=1)) / 2)
+        recent, record, *highest = (
+            past[:, -days * per_day :].max(axis=1)
+            for days in (RECENT_DAYS, told.days, *TYPICAL_DAYS)
+        )
+        records.append(record + told.room(record, recent, usual))
+        typical.append(np.mean([past[:, -1], *highest], axis=0))
     return np.stack(records, axis=1), np.stack(typical, axis=1)
 
 

@@ -4,11 +4,11 @@ Up to the 0.9 quantile both take the joint paths at their word. Paths know littl
 met once a week, so the 0.99 comes from the highest bins of past days; between and beyond, the
 quantile grows with -log10(1 - level), as an exponential tail does.
 
-- ``RecordPolicy`` for single bursty clients: the seven-day maximum and once more how far it
-  stands above the usual. A record is broken by as much as made it one; a series whose peaks are
-  all alike needs no such room. It never promises less than the seven-day maximum.
-- ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99, the highest bin of the
-  last few hours and the median of the daily maxima, whose errors are little alike.
+- ``RecordPolicy`` for single bursty clients: the seven-day maximum and most of how far it stands
+  above the usual once more. A record is broken by as much as made it one; a series whose peaks are
+  all alike needs no such room, and one of days ago less. Never less than the seven-day maximum.
+- ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99 and of the highest bins of
+  the last few hours and of one, three, seven and ten days, whose errors are little alike.
 
 Both shapes were chosen by the reserve at equal risk on bins 0-1439 (``docs/forecasting.md``).
 """
@@ -32,6 +32,10 @@ TOP_LEVEL: Final = 0.99
 RECORD_DAYS: Final = 7
 """Days that a record is of."""
 
+RECENT_DAYS: Final = 3
+
+TYPICAL_DAYS: Final = (1, 3, 7, 10)
+
 
 class PeakPolicy(Protocol):
     """Evidence in, quantiles of the window's peak out."""
@@ -54,31 +58,45 @@ class RecordPolicy:
     """The record of seven days, and a share of how far it stands out.
 
     Attributes:
-        share: Of the record's height above the usual. Reserve at equal risk is flat from 0.5 to
-            1.0 (3.46 to 3.51 against 3.96 of the best multi-day maximum; 82 clients); higher ones
-            are corrected less.
+        share: Of the record's height above the usual.
+        faded_share: Of its height above the last three days' highest, taken off that room.
         days: That the record is of.
     """
 
-    share: float = 1.0
+    share: float = 0.8
+    faded_share: float = 0.3
     days: int = RECORD_DAYS
 
     def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
         """As ``PeakPolicy``."""
         record = evidence.highest_of(self.days)
-        room = self.share * np.maximum(record - evidence.usual, 0.0)
+        room = self.room(record, evidence.highest_of(RECENT_DAYS), evidence.usual)
         return with_top(evidence, levels, record + room, room)
+
+    def room(self, record: Floats, recent: Floats, usual: Floats) -> Floats:
+        """What is promised above the record, any shape.
+
+        Args:
+            record: The highest bin.
+            recent: The highest of the last three days.
+            usual: The usual.
+        """
+        high = np.maximum(record - usual, 0.0)
+        result: Floats = np.maximum(
+            self.share * high - self.faded_share * np.maximum(record - recent, 0.0), 0.0
+        )
+        return result
 
 
 @dataclass(frozen=True, slots=True)
 class TypicalDayPolicy:
-    """What paths, the last hours and an ordinary day's highest bin say together."""
+    """What paths, the last hours and the highest bins of some days say together."""
 
     def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
         """As ``PeakPolicy``."""
         of_paths = evidence.path_quantiles((PATH_LEVEL, TOP_LEVEL))
-        typical = np.median(evidence.daily_maxima, axis=1)
-        top = (of_paths[:, 1] + evidence.recent_maximum + typical) / 3
+        highest = [evidence.highest_of(days) for days in TYPICAL_DAYS]
+        top = np.mean([of_paths[:, 1], evidence.recent_maximum, *highest], axis=0)
         return with_top(evidence, levels, top, of_paths[:, 1] - of_paths[:, 0])
 
 

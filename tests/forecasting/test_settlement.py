@@ -35,6 +35,7 @@ def issue() -> OpenIssue:
         peaks=np.array(peaks),
         told_peaks=np.array(peaks),
         scale=np.full(len(NAMES), 100.0),
+        change=np.full(len(NAMES), 30.0),
         judged=np.ones(len(NAMES), dtype=bool),
         broken=np.zeros(peaks.shape, dtype=bool),
     )

@@ -208,19 +208,20 @@ def test_a_sketch_knows_quantiles_to_two_per_cent(scores: list[float], share: fl
     assert low - 0.02 * abs(low) - 3e-4 <= got <= high + 0.02 * abs(high) + 3e-4
 
 
-def test_a_peak_is_corrected_by_a_factor_and_holds() -> None:
+def test_a_peak_is_corrected_by_a_number_of_day_changes_and_holds() -> None:
     draw = np.random.default_rng(4)
     state = PooledCalibration.of_peaks(LEVELS)
-    size = np.geomspace(1.0, 1000.0, N_SERIES)
-    promised = size[:, None, None] * np.exp(0.3 * norm.ppf(LEVELS))[None, None, :]
+    change = np.geomspace(1.0, 1000.0, N_SERIES)
+    promised = change[:, None, None] * (5 + 0.3 * norm.ppf(LEVELS))[None, None, :]
     missed = []
     for _ in range(150):
-        published = state.corrected(NAMES, promised, size)
-        realised = size[:, None] * np.exp(0.5 * draw.normal(size=(N_SERIES, 1)))
+        published = state.corrected(NAMES, promised, change)
+        realised = change[:, None] * (5 + 0.5 * draw.normal(size=(N_SERIES, 1)))
         missed.append(realised[:, :, None] > published)
-        state = state.after(Finished(NAMES, promised, published, size, realised))
+        state = state.after(Finished(NAMES, promised, published, change, realised))
     assert np.mean(missed[50:], axis=(0, 1, 2)) == pytest.approx([0.9, 0.5, 0.1, 0.01], abs=0.015)
-    factor = state.corrected(NAMES, promised, size) / promised
-    assert factor == pytest.approx(np.broadcast_to(factor[:1], factor.shape))
+    moved = (state.corrected(NAMES, promised, change) - promised) / change[:, None, None]
+    assert moved == pytest.approx(np.broadcast_to(moved[:1], moved.shape))
     again = PooledCalibration.from_json(json.loads(json.dumps(state.to_json())))
-    assert np.array_equal(again.corrected(NAMES, promised, size) / promised, factor)
+    corrected = state.corrected(NAMES, promised, change)
+    assert np.array_equal(again.corrected(NAMES, promised, change), corrected)

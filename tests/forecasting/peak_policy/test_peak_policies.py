@@ -68,13 +68,18 @@ def test_the_record_is_a_floor_of_the_top(seed: int, n_bins: int) -> None:
     assert np.all(told[:, TOP] >= values[:, -7 * DAY_STEPS :].max(axis=1))
 
 
-def test_a_top_stands_as_far_above_the_record_as_that_above_the_usual() -> None:
+@pytest.mark.parametrize(("place", "room"), [(20, 0.5 * 8.0), (-20, 0.8 * 8.0)])
+def test_a_top_stands_above_the_record_by_most_of_what_that_stands_out(
+    place: int, room: float
+) -> None:
+    """By less where the record is more than three days old."""
     values = np.full((1, 7 * DAY_STEPS), 2.0)
-    values[0, 20] = 10.0
+    values[0, place] = 10.0
     evidence = PeakEvidence.of(values, np.full((1, 50, 4), 3.0), DAY_STEPS)
     told = RecordPolicy().quantiles(evidence, LEVELS)[0]
-    # From the paths' 3 at 0.9 to 18 at 0.99, half a decade on the way at 0.95 (0.301 of one).
-    assert told == pytest.approx([3.0, 3.0, 3.0, 3.0 + 15.0 * np.log10(2), 18.0, 26.0])
+    # From the paths' 3 at 0.9 to the top at 0.99, half of it at 0.95 (0.301 of a decade).
+    top = 10.0 + room
+    assert told == pytest.approx([3.0, 3.0, 3.0, 3.0 + (top - 3.0) * np.log10(2), top, top + room])
 
 
 def test_a_series_that_outgrew_its_past_is_promised_what_paths_say_in_the_middle() -> None:
