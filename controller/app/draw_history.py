@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
+
+from controller.app.live_view_builder import gpus_by_domain
 from controller.app.tick_loop import TickOutcome
 from controller.day_maximum import HOUR_NS, HOURS
+from controller.tick_values import CapReason
 from forecasting.series_source import SeriesId
 from forecasting.sqlite.history_store import DEFAULT_RETENTION, HistoryStore
 from wattpack.errors import WattpackError
@@ -14,6 +18,10 @@ from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 SERIES = "domain_draw_watts/"
+HELD_SERIES = "domain_held_share/"
+"""Share of a domain's GPUs that caps hold below their request: what they draw is no demand."""
+
+_NOT_HELD = (CapReason.NOT_CAPPED, CapReason.UNCONTROLLED, CapReason.DRY_RUN)
 # Ten samples a ten-minute bin would do; twenty keep the maximum honest.
 PERIOD_NS = 30 * NS_PER_SECOND
 
@@ -43,6 +51,8 @@ class DrawHistory:
         rows = [
             (at_seconds, f"{SERIES}{name}", watts) for name, watts in outcome.measured_watts.items()
         ]
+        held = _held_shares(outcome)
+        rows += [(at_seconds, f"{HELD_SERIES}{n}", held[n]) for n in outcome.measured_watts]
         try:
             self._store.append(rows)
             self._store.compact(at_seconds)
@@ -75,3 +85,14 @@ class DrawHistory:
         """Close the file."""
         if self._store is not None:
             self._store.close()
+
+
+def _held_shares(outcome: TickOutcome) -> dict[str, float]:
+    """Of each domain's GPUs, 0 for a domain without any."""
+    topology = outcome.topology
+    held = ~np.isin(outcome.decisions.reason, _NOT_HELD)
+    direct = np.bincount(
+        topology.domain_of_gpu, weights=held.astype(np.float64), minlength=topology.n_domains
+    ).astype(np.float64)
+    shares = topology.tree.sum_up(direct) / np.maximum(gpus_by_domain(topology), 1)
+    return dict(zip(topology.tree.names, shares.tolist(), strict=True))

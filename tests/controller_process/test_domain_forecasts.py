@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.tick_loop import TickOutcome
 from controller.day_maximum import HOUR_NS
+from controller.tick_values import CapReason
+from forecasting.series_source import SeriesId
+from forecasting.sqlite import HistoryStore
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello
 from tests.controller_process.object_builders import (
@@ -27,6 +31,7 @@ from tests.controller_process.test_tick_attacks import Bench
 from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast
 from wattpack.kube.port import JsonObject
+from wattpack.units import NS_PER_SECOND
 
 FORECASTS = DemandForecast.meta.resource
 
@@ -190,6 +195,21 @@ def test_the_history_keeps_measured_draws_only_and_gives_the_day_back_after_a_re
     hour = outcome.wall_time_ns // HOUR_NS
     again = DrawHistory(file).hourly_maxima((hour + 1) * HOUR_NS)
     assert again == {"row": {hour: pytest.approx(outcome.decisions.draw_watts[0])}}
+
+
+def test_the_history_keeps_what_share_of_gpus_caps_held(row: Row, tmp_path: Path) -> None:
+    history = DrawHistory(str(tmp_path / "history.sqlite"))
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    reason = outcome.decisions.reason.copy()
+    reason[:] = CapReason.DRY_RUN
+    reason[0] = CapReason.DOMAIN_BAND
+    history.take(replace(outcome, decisions=replace(outcome.decisions, reason=reason)))
+    history.close()
+    step = outcome.wall_time_ns // NS_PER_SECOND // 600 * 600
+    store = HistoryStore(str(tmp_path / "history.sqlite"))
+    ((share,),) = store.fetch([SeriesId("domain_held_share/row")], step, step + 600)
+    assert share == pytest.approx(1 / len(reason))
 
 
 def test_a_start_takes_the_recorded_day_for_its_fallback(row: Row) -> None:

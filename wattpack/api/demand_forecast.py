@@ -186,7 +186,7 @@ class DemandForecastSpec(ApiModel):
         Field(
             min_length=1,
             max_length=4096,
-            description="Share of time in which caps held work back, 0 to 1: no demand then",
+            description="Share that caps held back, 0 to 1; bins of a tenth and more are no demand",
         ),
     ] = None
 
