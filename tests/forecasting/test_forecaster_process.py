@@ -108,6 +108,28 @@ def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
     assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))
 
 
+def test_one_minute_steps_are_forecast_from_end_to_end(world: World) -> None:
+    minutes = np.arange(12 * 1440)
+    noise = np.random.default_rng(0).normal(0, 5, len(minutes))
+    wave = 100 + 40 * np.sin(2 * np.pi * minutes / 1440) + noise
+    wave[10 * 1440 + 3 :] = 400.0
+    world.source = _Source({"domain:row": wave}, step_seconds=60)
+    world.process = ForecasterProcess(world.clock, world.kube, world.source, 60.0)
+    world.add("row", stepSeconds=60, horizonSeconds=3600, levels=[0.5, 0.99])
+    assert world.process.tick()
+    status = world.status("row")
+    assert world.ready("row")["status"] == "True"
+    assert [len(path["values"]) for path in status["quantiles"]] == [60, 60]
+    assert status["method"] == "ridge"
+    assert status["coverageN"] == 144  # hours after the first four days
+    assert wave[10 * 1440 : 10 * 1440 + 3].max() < status["p99"] < 200
+    # The fourth minute breaks the promise: it counts in the next round, not after an hour.
+    world.clock.advance_seconds(240)
+    assert world.process.tick()
+    assert world.status("row")["dataUntil"] == "1970-01-11T00:04:00Z"
+    assert world.status("row")["violations"] == status["violations"] + 1
+
+
 def test_the_metrics_say_what_the_status_says(world: World) -> None:
     world.add("row")
     world.process.tick()
