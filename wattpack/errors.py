@@ -17,7 +17,15 @@ from contextlib import contextmanager
 
 
 class WattpackError(Exception):
-    """The root: catch it at a process boundary, never deeper."""
+    """The root: catch it at a process boundary, never deeper.
+
+    It can be pickled whatever its constructor takes: a worker process that raises it would else
+    leave whoever waits for the answer waiting.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Type, words and attributes, without asking the constructor."""
+        return _again, (type(self), self.args, dict(self.__dict__))
 
 
 class InputError(WattpackError):
@@ -43,6 +51,15 @@ class InputError(WattpackError):
         if source and not self.source:
             self.source = source
             self.args = (f"{source}: {self.args[0]}",)
+
+
+def _again(
+    kind: type[WattpackError], words: tuple[object, ...], attributes: dict[str, object]
+) -> WattpackError:
+    """The error that was pickled."""
+    made = kind.__new__(kind, *words)
+    made.__dict__.update(attributes)
+    return made
 
 
 @contextmanager

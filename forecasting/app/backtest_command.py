@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from forecasting.app.backtest_report import write_report
 from forecasting.app.backtest_runs import Runs, run_backtest
+from forecasting.app.forecast_shards import Division, add_division_flags
 from forecasting.app.history_choice import (
     FILE_FLAGS,
     FileHistorySettings,
@@ -33,8 +34,6 @@ from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.units import require_number
 
-MOST_PROCESSES = 64
-
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
@@ -50,10 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--until", type=float, help="Unix time that the history ends at (now; the end of a table)"
     )
-    parser.add_argument(
-        "--processes", type=int, default=1,
-        help="deal the series to so many forecasters, each with its own calibration (1)",
-    )  # fmt: skip
+    add_division_flags(parser)
     add_models_flag(parser, "all")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="keep what is done, or go on")
     return parser
@@ -70,9 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             series = chosen_series(source, args.series, args.all)
             plan = _plan(args, series, end_seconds_of(source, SystemClock()))
-            windows = _run(
-                plan, Runs(settings, args.models, _processes(args.processes), args.resume)
-            )
+            division = Division.of(len(series), args.shards, args.processes, args.scheduler)
+            windows = _run(plan, Runs(settings, args.models, division, args.resume))
             verdict, why = write_report(args.out, plan, windows, source)
         finally:
             source.close()
@@ -90,12 +85,6 @@ def _plan(args: argparse.Namespace, series: Sequence[str], end_seconds: float) -
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
     return plan_of(series, until, Asked(args.days, args.every, args.horizon), args.ceiling)
-
-
-def _processes(count: int) -> int:
-    if not 1 <= count <= MOST_PROCESSES:
-        raise InputError("processes", f"1 to {MOST_PROCESSES}", count)
-    return count
 
 
 def _run(plan: BacktestPlan, runs: Runs) -> list[Window]:

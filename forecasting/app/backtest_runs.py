@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from forecasting.app.forecast_shards import Division
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.app.kept_pool import KeptPool
 from forecasting.app.model_choice import Models, fresh_state
@@ -36,13 +36,13 @@ class Runs:
     Attributes:
         history: Where the history is; each process opens it.
         models: That forecast.
-        pools: Into how many the series are dealt.
-        kept: Folder of what is finished, or None.
+        division: Into how many pools the series are dealt, and where they run.
+        kept: Folder of what is finished, or None; on a cluster one that its workers have, too.
     """
 
     history: FileHistorySettings
     models: Models = "all"
-    pools: int = 1
+    division: Division = field(default_factory=Division)
     kept: Path | None = None
 
 
@@ -57,12 +57,12 @@ def run_backtest(plan: BacktestPlan, runs: Runs, progress: Progress) -> list[Win
     Raises:
         WattpackError: when the history cannot be read, or a kept pool is not one.
     """
-    parts = [plan.of(part) for part in dealt(plan.series, runs.pools)]
+    parts = [plan.of(part) for part in dealt(plan.series, runs.division.shards)]
     total, windows = len(parts) * len(plan.origins), list[Window]()
     progress(0, total)
     for done, fresh in enumerate(_run(parts, runs), start=1):
         windows += fresh
-        progress(done * (1 if len(parts) == 1 else len(plan.origins)), total)
+        progress(done * (1 if runs.division.is_here else len(plan.origins)), total)
     order = {name: i for i, name in enumerate(plan.series)}
     return sorted(windows, key=lambda w: (w.origin_seconds, order[SeriesId(w.series)]))
 
@@ -74,16 +74,14 @@ def dealt(series: Sequence[SeriesId], pools: int) -> list[list[SeriesId]]:
 
 def _run(parts: Sequence[BacktestPlan], runs: Runs) -> Iterator[list[Window]]:
     """The windows of one origin, or of whole pools where several processes run."""
-    if len(parts) == 1:
+    if runs.division.is_here:
         yield from _origins(parts[0], runs)
         return
-    # Spawned: what a fork would copy of threads and open databases is not safe to use there.
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_whole, part, runs) for part in parts]):
-            yield future.result()
+    for _, windows in runs.division.sweep.rows(partial(_whole, runs), parts):
+        yield windows
 
 
-def _whole(plan: BacktestPlan, runs: Runs) -> list[Window]:
+def _whole(runs: Runs, plan: BacktestPlan) -> list[Window]:
     return [window for windows in _origins(plan, runs) for window in windows]
 
 

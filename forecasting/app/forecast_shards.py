@@ -79,6 +79,11 @@ class Division:
     shards: int = 1
     sweep: Sweep = field(default_factory=OneByOne)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether one forecaster in this process does it."""
+        return self.shards == 1 and isinstance(self.sweep, OneByOne)
+
     @classmethod
     def of(
         cls, n_series: int, shards: int | None, processes: int, scheduler: str | None
@@ -137,7 +142,7 @@ def answers_of(job: ShardJob, division: Division, source: SeriesSource) -> list[
     Raises:
         WattpackError: if not one series could be read, or the cluster is away.
     """
-    if division.shards == 1 and isinstance(division.sweep, OneByOne):
+    if division.is_here:
         return _answered(job, source)
     by_series = {target.series: target for target in job.targets}
     jobs = [

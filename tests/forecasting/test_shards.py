@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forecasting.app.backtest_runs import Runs, run_backtest
 from forecasting.app.forecast_command import main
 from forecasting.app.forecast_loop import Beginning, ForecasterProcess
 from forecasting.app.forecast_shards import Division, SeriesAnswer, ShardJob, answers_of
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
+from forecasting.backtest.plan import Asked, plan_of
 from forecasting.forecast_round import ForecasterState
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import BIN_SECONDS, SeriesId
@@ -229,6 +231,13 @@ def test_workers_of_a_cluster_answer_as_one_process_each(
     settings: FileHistorySettings, one_by_one: list[SeriesAnswer], scheduler: str
 ) -> None:
     assert _answers(settings, Division.of(len(NAMES), 3, 1, scheduler)) == one_by_one
+    plan = plan_of(NAMES[:3], NOW, Asked(days=0.5))
+    there, here = (
+        run_backtest(plan, Runs(settings, "ridge", division), lambda *_: None)
+        for division in (Division.of(3, 2, 1, scheduler), Division(2))
+    )
+    assert there == here
+    assert len(here) == 6
 
 
 def test_the_command_deals_series_to_processes(

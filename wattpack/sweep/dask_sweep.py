@@ -27,7 +27,7 @@ SCHEMES: Final = ("tcp", "tls")
 
 @dataclass(frozen=True, slots=True)
 class _NotMade:
-    """What a worker says instead of a row; errors of ours do not survive pickling as they are."""
+    """What a worker says instead of a row."""
 
     why: str
     other_code: bool = False
