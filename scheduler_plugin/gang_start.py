@@ -165,8 +165,12 @@ def _members(snapshot: Snapshot, waiting: str) -> set[str]:
     }
     if not found:
         there = [pod for pod in snapshot.pods if pod.state.waits]
-        near = did_you_mean(waiting, {pod.gang for pod in there if pod.gang})
-        near = near or did_you_mean(waiting, [f"{pod.namespace}/{pod.name}" for pod in there])
+        gangs = {pod.gang for pod in there if pod.gang}
+        names = {f"{pod.namespace}/{pod.name}" for pod in there}
+        # Who leaves out the namespace, and of a gang its source, most likely means this one.
+        ending = [name for name in gangs | names if name.endswith(f"/{waiting}")]
+        meant = ending[0] if len(ending) == 1 else waiting
+        near = did_you_mean(meant, gangs) or did_you_mean(meant, names)
         expected = f"a gang or pod of the snapshot that waits{near}"
         raise InputError("--start-of", expected, waiting)
     gangs = {pod.gang for pod in snapshot.pods if pod.uid in found} - {""}

@@ -20,6 +20,8 @@ from scheduler_plugin.app.node_guard import NodeGuard
 from scheduler_plugin.app.patch_crew import beside_each_other
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_writer import PlanWriter
+from scheduler_plugin.app.unanswered import Unanswered
+from scheduler_plugin.app.waiting_pods import Cause
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.kube_objects import pods as pod_facts
@@ -117,6 +119,7 @@ class Applier:
         self._gang_timeout_ns = limits.gang_timeout_ns
         self._writer = PlanWriter(clock, ledger, archive, limits.gang_timeout_ns)
         self._why: dict[str, str] = {}
+        self._unanswered = Unanswered(clock)
         self._fresh_slots: list[str] = []
         self._rehearsal = GangRehearsal(self._patch, self._read_again, clock, limits.at_once)
 
@@ -290,11 +293,18 @@ class Applier:
                 return self._ended(uid, Outcome.REFUSED)
             except KubeError as error:
                 log.warning("release of %s unanswered: %s", pod_facts.key(body), error)
+                self._unanswered.note(uid, str(error))
                 return self._ended(uid, Outcome.UNKNOWN)
             return self._ended(uid, Outcome.RELEASED)
         return self._ended(uid, Outcome.CONFLICT)
 
+    def unanswered(self) -> dict[str, Cause]:
+        """Reason and message, by uid, of promised pods whose patches are not answered."""
+        return self._unanswered.causes(self._ledger.promises)
+
     def _ended(self, uid: str, outcome: Outcome) -> Outcome:
+        if outcome is not Outcome.UNKNOWN:
+            self._unanswered.ended(uid)
         if outcome is Outcome.RELEASED:
             self._ledger.reach(uid, Stage.RELEASED, self._clock.monotonic_ns())
         elif outcome is not Outcome.UNKNOWN:

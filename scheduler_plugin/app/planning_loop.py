@@ -326,7 +326,7 @@ class PlacementLoop:
         asked = digest == self._last_digest and not self._last.released and not before
         retry_ns, now_ns = self._retry_at_ns, self._clock.monotonic_ns()
         if asked and (retry_ns is None or now_ns < retry_ns):
-            self._events.tell(self._causes, bodies)
+            self._events.tell({**self._causes, **self._applier.unanswered()}, bodies)
             return CycleResult("unchanged", None, {}, self._last.pending)
         started_ns = self._clock.monotonic_ns()
         plan = self._planner.plan(built.snapshot, moves=moves)
@@ -340,7 +340,7 @@ class PlacementLoop:
             self._applier.write(plan, built.snapshot)
         elsewhere = pending_causes(plan, {pod.uid: pod for pod in built.snapshot.pods})
         refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
-        causes = {**elsewhere, **refused, **built.later, **held}
+        causes = {**elsewhere, **refused, **built.later, **held, **self._applier.unanswered()}
         causes = with_nodes_under_way(causes, built)
         causes = self._starts.told(causes, plan.pending, built.snapshot, bodies.values())
         self._events.tell(causes, bodies)

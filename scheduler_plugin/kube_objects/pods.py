@@ -214,7 +214,7 @@ def pinned_node(pod: Mapping[str, Any]) -> str:
     """The one node that our pin names, required or preferred; empty without a pin."""
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity")) or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    names = [_node_named(term) for term in required.get("nodeSelectorTerms") or ()]
+    names = [_node_named(t) for t in required.get("nodeSelectorTerms") or () if _matches_any(t)]
     if names and all(names) and len(set(names)) == 1:
         return names[0]
     for preferred in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
@@ -223,6 +223,11 @@ def pinned_node(pod: Mapping[str, Any]) -> str:
         ):
             return name
     return ""
+
+
+def _matches_any(term: Mapping[str, Any]) -> bool:
+    """An empty term matches no node, and the API server lets nobody add to it."""
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 
 def _node_named(term: Mapping[str, Any]) -> str:
@@ -314,6 +319,8 @@ def _pin(pod: Mapping[str, Any], node: str) -> list[JsonObject]:
         return [{"op": "add", "path": f"{base}/-", "value": addition}]
     operations: list[JsonObject] = []
     for i, term in enumerate(present["nodeSelectorTerms"]):
+        if not _matches_any(term):
+            continue
         fields = f"{base}/nodeSelectorTerms/{i}/matchFields"
         if term.get("matchFields"):
             operations.append({"op": "add", "path": f"{fields}/-", "value": rule})

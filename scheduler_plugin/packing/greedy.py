@@ -209,7 +209,7 @@ class Packing:
         Booking on one node changes no other node's score; watts are shared through the domains and
         are checked again at each node. Where others bind a pod, everything is asked again.
         """
-        if count > 1 and self._minds_others(class_index):
+        if count > 1 and self.peers is not None and self.peers.binds(class_index):
             return sum(self.place(class_index, 1) for _ in range(count))
         count = self.within_quotas(class_index, count)
         room = self.capacity(class_index)
@@ -219,7 +219,8 @@ class Packing:
         scores = self._scores(class_index, nodes)
         left = count
         while left:
-            at = int(scores.argmin())
+            wished = self._wished(class_index, nodes)
+            at = int((scores if wished is None else scores + wished).argmin())
             if scores[at] == np.inf:
                 break
             node = int(nodes[at])
@@ -236,10 +237,6 @@ class Packing:
                     self._scores(class_index, nodes[at : at + 1])[0] if room[node] else np.inf
                 )
         return count - left
-
-    def _minds_others(self, class_index: int) -> bool:
-        bound = self.peers is not None and self.peers.binds(class_index)
-        return bound or (self.wishes is not None and self.wishes.has_any(class_index))
 
     def spread(self, class_index: int, count: int) -> int:
         """Book up to ``count`` pods one by one where most is left in balance; how many found one.
@@ -271,7 +268,8 @@ class Packing:
                 # A domain that is almost full costs as much as stranded GPUs.
                 scores = scores + watts / np.maximum(self._watts_above(class_index)[nodes], 1)
             cut: FloatArray = np.floor(scores / STEP)
-            cut += self._behind(class_index, nodes)
+            if (then := problem.preferences.then(class_index)) is not None:
+                cut += then[nodes]
             if first is not None:
                 cut += WORTH_FIRST * first[nodes]
             elif self.by_worth and problem.worth is not None:
@@ -290,16 +288,13 @@ class Packing:
             host_scores += WORTH_FIRST * first[nodes]
         return host_scores
 
-    def _behind(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
-        """What decides between nodes that strand as much, wishes about other pods last; below 1."""
-        then = self.problem.preferences.then(class_index)
-        behind = np.zeros(len(nodes)) if then is None else then[nodes]
+    def _wished(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray | None:
+        """What wishes about other pods add to scores: less than any two of these differ."""
         if self.wishes is None or not self.wishes.has_any(class_index):
-            return behind
-        rows = np.column_stack([behind, self.wishes.unmet(class_index)[nodes]])
-        kinds, rank = np.unique(rows, axis=0, return_inverse=True)
-        ranks: FloatArray = rank.ravel() / len(kinds)
-        return ranks
+            return None
+        unmet = self.wishes.unmet(class_index)[nodes]
+        added: FloatArray = unmet / ((int(unmet.max()) + 1.0) * len(self.free))
+        return added
 
     def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         problem = self.problem

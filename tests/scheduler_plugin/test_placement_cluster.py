@@ -116,6 +116,21 @@ def test_every_required_term_is_pinned(cluster: Cluster) -> None:
     assert [t["matchFields"][0]["values"] for t in pinned_terms] == [["n2"], ["n2"]]
 
 
+def test_an_empty_term_which_matches_nothing_stays_so_and_the_others_are_pinned(
+    cluster: Cluster,
+) -> None:
+    """The API server lets nobody add to it, and with our pin it would match the node."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}, {}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    cluster.add(pod_object("p", affinity={"nodeAffinity": required}))
+    (node,) = cluster.loop.step().released.values()
+    pinned = cluster.pod("p")["spec"]["affinity"]["nodeAffinity"]
+    first, second = pinned["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert first["matchFields"][0]["values"] == [node]
+    assert second == {}
+    assert pod_facts.pinned_node(cluster.pod("p")) == node
+
+
 def test_shadow_mode_reports_and_touches_no_pod() -> None:
     cluster = Cluster(Mode.SHADOW)
     cluster.add_nodes("n1")

@@ -27,6 +27,7 @@ from wattpack.kube.port import (
 )
 from wattpack.object_names import GATE
 from wattpack.times import rfc3339
+from wattpack.units import NS_PER_SECOND
 
 
 class Faulty:
@@ -91,6 +92,22 @@ def test_an_unanswered_patch_keeps_the_promise_until_the_pod_tells(cluster: Clus
     result = cluster.loop.step()
     assert len(result.released) == 1
     assert list(result.pending) != []
+
+
+def test_whose_patches_are_never_answered_is_told_why_it_waits(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 8))
+    with_faults(cluster, *[UnavailableError('failed calling webhook "x"')] * 5)
+    told = list[str]()
+    for _ in range(6):
+        cluster.loop.step()
+        cluster.clock.advance_seconds(4)
+        told = [note for name, note in events(cluster) if name == "p"]
+        if cluster.clock.monotonic_ns() < 10 * NS_PER_SECOND:
+            assert told == []
+    assert len(told) == 1
+    assert told[0].startswith("ReleaseRefused: no answer to the patch, it is sent again: failed")
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    assert cluster.loop.step().pending == {}
 
 
 def test_a_refused_patch_is_dropped_and_tried_again_later(cluster: Cluster) -> None:

@@ -270,6 +270,13 @@ def test_questions_about_nobody_are_refused(who: str, forecast: Forecast, field:
     assert error.value.field == field
 
 
+def test_who_leaves_out_the_namespace_is_told_the_whole_name() -> None:
+    asked = snapshot(node("a"), gang("team/gang/t", 2), pod("p", namespace="a", name="train"))
+    for short, whole in (("t", "team/gang/t"), ("train", "a/train")):
+        with pytest.raises(InputError, match=f"did you mean '{whole}'"):
+            start(asked, Forecast(), short)
+
+
 def test_a_forecast_that_cannot_be_read_names_its_field() -> None:
     with pytest.raises(InputError) as error:
         parse_forecast('{"ends": {"x": -1}}')
