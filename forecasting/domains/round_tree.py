@@ -22,6 +22,13 @@ from forecasting.domains.series_tree import OWN, Booleans, Integers, SeriesTree
 from forecasting.peak_policy.coupling import quantile_function
 from forecasting.series_source import Floats, SeriesId
 
+TOTAL_VARIANCE: Final = 0.1
+"""Of its variance that a total counts with: paths tell how series stray, not how well they are
+forecast, and totals are forecast better than what is summed up below them. Pinball loss over
+that without reconciling, ridge, totals and leaves: 13 clusters and their sum (Helios, bins
+0-1439) 1.01 and 0.94 with all of it, 0.99 and 0.92 with 0.1, 0.98 and 0.92 with 0.3; simulated
+racks in three generations 1.03 and 1.02, 0.99 and 0.97, 0.99 and 0.99."""
+
 EXACT_SHARE: Final = 0.001
 """Of a parent's mean draw over the last day: a smaller remainder is rounding, not an own part."""
 
@@ -94,17 +101,21 @@ class RoundTree:
         """
         base = np.concatenate([paths, own_paths])
         base[: len(self.rows)][~known[self.rows]] = np.nan
-        return reconcile(self.tree, base, spread_of(base))
+        return reconcile(self.tree, base, spread_of(base, self.tree.is_leaf))
 
 
-def spread_of(paths: Floats) -> ErrorCovariance:
+def spread_of(paths: Floats, is_leaf: Booleans) -> ErrorCovariance:
     """How series err together, as their joint paths tell: the same past hour in each path.
 
     Args:
         paths: (n, n_paths, horizon).
+        is_leaf: Nobody's sum, (n,).
     """
     middle = paths.mean(axis=2)
-    return shrunken_covariance(middle - middle.mean(axis=1, keepdims=True))
+    told = shrunken_covariance(middle - middle.mean(axis=1, keepdims=True))
+    believed = np.where(is_leaf, 1.0, TOTAL_VARIANCE)
+    shared = None if told.shared is None else told.shared * np.sqrt(believed)[:, None]
+    return ErrorCovariance(told.own * believed, shared)
 
 
 def step_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:

@@ -38,10 +38,12 @@ def targets(*domains: str, horizon: int = 36) -> list[Target]:
     ]  # fmt: skip
 
 
-def world(seed: int, *, hosts: float = 500.0, common: float = 0.7) -> dict[str, Floats]:
+def world(
+    seed: int, *, hosts: float = 500.0, common: float = 0.7, days: int = 6
+) -> dict[str, Floats]:
     """Racks that share shocks; what feeds them draws their sum and its own."""
     random = np.random.default_rng(seed)
-    t = np.arange(6 * DAY)
+    t = np.arange(days * DAY)
     shared = np.convolve(random.normal(0, 1, len(t)), np.ones(6) / 6, mode="same")
     racks = {
         f"rack-{i}": np.maximum(
@@ -118,6 +120,34 @@ def test_calibration_sees_what_reconciling_did_to_a_level() -> None:
     """The record of a parent is that of its reconciled promises."""
     made = answers(world(5), targets("row", "pdu-a", "pdu-b"))
     assert all(a.record.rehearsed.windows >= 7 for a in made)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_calibrated_parents_keep_their_coverage_and_lose_no_sharpness(seed: int) -> None:
+    values, asked = world(seed, days=12), targets(*ABOVE)
+    parents = [i for i, name in enumerate(ABOVE) if not name.startswith("rack")]
+
+    def judged(of_tree: bool) -> tuple[Floats, float]:
+        """Shares of steps below the quantiles, and the mean pinball loss, of the parents."""
+        these = asked if of_tree else [replace(one, above=()) for one in asked]
+        state, shares, losses = ForecasterState(), [], []
+        for origin in range(8 * DAY, 12 * DAY - 36, 36):
+            known = MemorySource({name: row[:origin] for name, row in values.items()})
+            state, made = step(state, origin * 600.0, known, these)
+            for i in parents:
+                answer = made[i]
+                assert answer.made is not None
+                quantiles, levels = answer.made.quantiles[answer.row], answer.made.levels
+                came = values[asked[i].subject][origin : origin + 36, None]
+                miss, level = came - quantiles, np.array(levels)
+                shares.append((miss <= 0).mean(axis=0))
+                losses.append(np.maximum(level * miss, (level - 1) * miss).mean())
+        return np.mean(shares, axis=0), float(np.mean(losses))
+
+    (coverage, loss), (_, plain) = judged(True), judged(False)
+    assert np.abs(coverage - [0.5, 0.9, 0.95, 0.99]) == pytest.approx(0, abs=0.06)
+    assert coverage[-1] > 0.97
+    assert loss < 1.02 * plain
 
 
 def test_without_a_tree_nothing_changes_to_the_last_bit() -> None:
