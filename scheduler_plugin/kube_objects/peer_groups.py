@@ -23,7 +23,8 @@ from scheduler_plugin.kube_objects.pod_selections import (
     labels_of,
     spread_selection,
 )
-from scheduler_plugin.kube_objects.wished_peers import wishes_of
+from scheduler_plugin.kube_objects.rule_budget import RuleBudget
+from scheduler_plugin.kube_objects.wished_peers import affordable_wishes
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 
@@ -55,9 +56,13 @@ class PeerGroups:
         self._rules: dict[str, tuple[PeerRule, ...]] = {}
         self._unreadable: dict[str, InputError] = {}
         groups: dict[str, Selection] = {}
+        budget = RuleBudget(alive)
         for pod in waiting:
             try:
                 wanted = _wanted(pod, spaces)
+                if not budget.admits(pod, (selection for selection, _ in wanted)):
+                    expected = "fewer different rules about other pods in its namespace"
+                    raise InputError("affinity", expected, f"{len(wanted)} more")
             except InputError as error:
                 self._unreadable[pod_facts.uid(pod)] = error
                 continue
@@ -70,8 +75,8 @@ class PeerGroups:
                 self._rules[pod_facts.uid(pod)] = tuple(rule for _, rule in repels)
                 groups |= {selection.name: selection for selection, _ in repels}
         self._groups = _Membership(groups)
-        wishes = {pod_facts.uid(pod): wishes_of(pod, spaces) for pod in waiting}
-        self._wishes = {uid: tuple(w for _, w in each) for uid, each in wishes.items() if each}
+        wishes = affordable_wishes(waiting, alive, spaces)
+        self._wishes = {uid: tuple(wish for _, wish in each) for uid, each in wishes.items()}
         wished = (selection for each in wishes.values() for selection, _ in each)
         self._wished = _Membership({selection.name: selection for selection in wished})
 

@@ -133,7 +133,7 @@ class Spaces:
         return named | self._selected[text]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _parsed(selector: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(selector))
 

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from scheduler_plugin.documents.peer_wish import PeerWish
+from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.pod_selections import (
     Selection,
     Spaces,
     canonical,
     spread_selection,
 )
+from scheduler_plugin.kube_objects.rule_budget import RuleBudget
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 
-__all__ = ["Wished", "wishes_of"]
+__all__ = ["Wished", "affordable_wishes"]
 
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-MOST_WISHES: Final = 100
+MOST_WISHES: Final = 20
 """Of one pod; those behind are not looked at (assumed)."""
+MOST_WISHED_GROUPS: Final = 500
+"""Of all pods; who would bring more has no wishes (assumed)."""
 SPREAD_WEIGHT: Final = 100
 """Of a soft spread: of the heaviest preferred term (assumed; kube-scheduler has no weight for it
 and lets spread and terms of pods count alike)."""
 Wished = tuple[Selection, PeerWish]
 
 
-def wishes_of(pod: JsonObject, spaces: Spaces) -> list[Wished]:
-    """Whom a pod would rather have near or far; what cannot be read is no wish."""
-    return list(islice(_each(pod, spaces), MOST_WISHES))
+def affordable_wishes(
+    waiting: Iterable[JsonObject], alive: Sequence[JsonObject], spaces: Spaces
+) -> dict[str, list[Wished]]:
+    """Whom pods would rather have near or far, by uid; what cannot be read is no wish.
+
+    Args:
+        waiting: Pods without a node.
+        alive: All whom a wish may count.
+        spaces: Which namespaces terms mean.
+    """
+    budget, found = RuleBudget(alive), dict[str, list[Wished]]()
+    for pod in waiting:
+        each = list(islice(_each(pod, spaces), MOST_WISHES))
+        room = MOST_WISHED_GROUPS - len(budget) >= len(each)
+        if each and room and budget.admits(pod, (selection for selection, _ in each)):
+            found[pod_facts.uid(pod)] = each
+    return found
 
 
 def _each(pod: JsonObject, spaces: Spaces) -> Iterator[Wished]:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from scheduler_plugin.documents.node_rules import NodeTerm, Preference, Requirement, Toleration
+from scheduler_plugin.documents.peer_wish import PeerWish
 from scheduler_plugin.documents.snapshot import Node, Pod
 from scheduler_plugin.kube_objects.own_rules import rules_of
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pods import gpu_model_values, gpu_models
+from scheduler_plugin.kube_objects.wished_peers import MOST_WISHED_GROUPS, MOST_WISHES
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import pod_object
@@ -112,6 +114,67 @@ def test_rules_about_other_pods_cost_little_where_each_pod_has_labels_of_its_own
     alone = PeerGroups([crowd])
     with pytest.raises(InputError, match="at most 100 rules"):
         alone.of_waiting(crowd)
+
+
+def whoever_lacks(number: int, *, required: bool) -> JsonObject:
+    """Anti-affinity to all pods without a label, a hundred times another one."""
+    rules = [
+        {
+            "labelSelector": {
+                "matchExpressions": [{"key": f"x{number}-{i}", "operator": "DoesNotExist"}]
+            },
+            "topologyKey": HOSTNAME,
+        }
+        for i in range(100)
+    ]
+    if required:
+        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rules}}
+    soft = [{"weight": 1, "podAffinityTerm": rule} for rule in rules]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": soft}}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_selectors_that_any_pod_has_to_be_asked_about_have_an_end(required: bool) -> None:
+    """300 pods with a hundred of their own each took minutes beside pods with labels of their own;
+    another namespace has its rules all the same."""
+    runs = [gated(f"r{i}", labels={"name": f"r{i}"}, nodeName="n0000") for i in range(1500)]
+    waits = [
+        gated(
+            f"w{i}", schedulingGates=[{"name": GATE}], affinity=whoever_lacks(i, required=required)
+        )
+        for i in range(300)
+    ]
+    other = gated("other", schedulingGates=[{"name": GATE}], affinity=apart_from("web"))
+    other["metadata"]["namespace"] = "elsewhere"
+    began = time.process_time()
+    groups = PeerGroups([*runs, *waits, other])
+    fields = {pod["metadata"]["name"]: groups.of(pod) for pod in [*runs, *waits, other]}
+    assert time.process_time() - began < 3
+    assert len(fields["other"]["peer_rules"]) == 1
+    asking = "peer_rules" if required else "peer_wishes"
+    assert 0 < sum(bool(found.get(asking)) for found in fields.values()) < 300
+    if required:
+        with pytest.raises(InputError, match="fewer different rules about other pods"):
+            groups.of_waiting(waits[-1])
+
+
+def test_pods_with_the_most_wishes_that_there_can_be_are_planned_in_time() -> None:
+    names = tuple(f"g{i}" for i in range(MOST_WISHED_GROUPS))
+    pods = [
+        pod(
+            f"p{j}",
+            milli_cpu=1000 + j,
+            wished_groups=names,
+            peer_wishes=tuple(
+                PeerWish(
+                    weight=1, group=names[(j * MOST_WISHES + i) % len(names)], topology_key=HOSTNAME
+                )
+                for i in range(MOST_WISHES)
+            ),
+        )
+        for j in range(200)
+    ]
+    assert planning_seconds(*pods) < 3
 
 
 def test_alternatives_that_volumes_multiply_have_an_end() -> None:

@@ -16,6 +16,7 @@ from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
+from scheduler_plugin.kube_objects.wished_peers import MOST_WISHES
 from scheduler_plugin.solve import SearchSettings, plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, gang, node, pod, snapshot
@@ -172,9 +173,9 @@ def test_a_wish_that_makes_no_sense_is_none(spec: JsonObject) -> None:
     assert PeerGroups([mine]).of_waiting(mine) == {}
 
 
-def test_any_number_of_wishes_is_read_up_to_a_hundred() -> None:
+def test_of_any_number_of_wishes_the_first_count() -> None:
     soft = preferred("podAffinity", **WEB)
     soft["podAffinity"] = {kind: rules * 300 for kind, rules in soft["podAffinity"].items()}
     mine = replica("p", affinity=soft)
     mine["metadata"]["uid"] = "p"
-    assert len(PeerGroups([mine]).of_waiting(mine)["peer_wishes"]) == 100
+    assert len(PeerGroups([mine]).of_waiting(mine)["peer_wishes"]) == MOST_WISHES
