@@ -126,9 +126,7 @@ class StatusThread(PeriodicThread):
             self._forget_risks()
             return
         if outcome is not None:
-            if self.account is not None:
-                now_seconds = ns_to_seconds(self._clock.monotonic_ns())
-                self.account.take(outcome.measured_watts, outcome.outlooks, now_seconds)
+            self._count_windows(outcome)
             self._offer_running(outcome)
             self._emit(transitions)
             self._tell_odd_servers()
@@ -154,6 +152,20 @@ class StatusThread(PeriodicThread):
             self.promisable.forget()
         if self.account is not None:
             self.account.forget()
+
+    def _count_windows(self, outcome: TickOutcome) -> None:
+        if self.account is None:
+            return
+        now_seconds = ns_to_seconds(self._clock.monotonic_ns())
+        try:
+            self.account.take(outcome.measured_watts, outcome.outlooks, now_seconds)
+        except Exception:
+            self._go_on_without("the account of windows")
+
+    def _go_on_without(self, advice: str) -> None:
+        """Breaker heat and conditions are told whatever becomes of advice on forecasts."""
+        self.failures += 1
+        log.exception("%s failed: statuses go without it", advice)
 
     def _offer_running(self, outcome: TickOutcome) -> None:
         kind, desired = PowerDomain.meta.kind, self._desired
@@ -183,7 +195,11 @@ class StatusThread(PeriodicThread):
         domains = {name: desired.newest_domain(name) for name in names}
         told = {name: domain.status for name, domain in domains.items() if domain is not None}
         now_seconds = ns_to_seconds(self._clock.monotonic_ns())
-        return self.promisable.judge(outcome, desired.pods_of_gpus, told, now_seconds)
+        try:
+            return self.promisable.judge(outcome, desired.pods_of_gpus, told, now_seconds)
+        except Exception:
+            self._go_on_without("what may be promised")
+            return {}
 
     def _offer_verdicts(self) -> None:
         desired = self._desired

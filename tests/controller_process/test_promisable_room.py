@@ -170,6 +170,34 @@ def test_domain_metric_and_view_say_it_and_forget_it() -> None:
     assert "wattpack_domain_promisable_watts{" not in metrics.text().decode()
 
 
+class Broken:
+    """Advice that ends in a defect."""
+
+    def judge(self, *_: object) -> None:
+        raise ZeroDivisionError
+
+    take = judge
+
+
+def test_a_defect_of_advice_keeps_no_heat_and_no_condition_from_the_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    row = Row()
+    api = EmbeddedKube(row.clock)
+    api.create(DOMAINS, make_domain())
+    row.cluster.put(DOMAINS, api.get(DOMAINS, "row"))
+    status = StatusThread(api, row.clock, row.cluster.desired, "test")
+    status.promisable = status.account = Broken()  # type: ignore[assignment]
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    status.take(outcome)
+    status.run_once()
+    told = api.get(DOMAINS, "row")["status"]
+    assert "breakerHeatRatio" in told
+    assert {one["type"] for one in told["conditions"]} >= {"Accepted", "Ready"}
+    assert status.failures == caplog.text.count("statuses go without it") == 2
+
+
 @pytest.mark.parametrize("below", [{0: 0.0}, {0: math.nan}, {10: 0.3, 0: 0.1}])
 def test_a_risk_that_nobody_can_mean_is_refused_by_name(below: dict[int, float]) -> None:
     with pytest.raises(InputError, match="risk_below_priority"):
