@@ -35,6 +35,11 @@ SHARPNESS: Final = 8.0
 """Weights are relative losses to the power of minus this. On bins 0-1439 losses fall up to 8 and
 are flat from there; there is no floor, since a tier without weight is judged all the same."""
 
+FEW_SHARPNESS: Final = 5.0
+FEW_SERIES: Final = 16.0
+"""The power of a pool of a single series, and the size of one half-way to the other: the fewer, the
+more of a difference is chance."""
+
 PRIOR_LOSSES: Final[Mapping[str, float]] = {
     "boosted": 1.0,
     "ridge": 1.04,
@@ -155,7 +160,7 @@ def weights(
     prior = np.array([PRIOR_LOSSES.get(name.split("/")[0], FOREIGN_LOSS) for name in tiers])[
         :, None
     ]
-    losses = np.empty_like(relative)
+    losses, power = np.empty_like(relative), np.empty(len(series))
     for pool in np.unique(classes).tolist():
         members = classes == pool
         n, own = known.windows[:, members], relative[:, members]
@@ -163,7 +168,10 @@ def weights(
         pooled = np.sum(n * own, axis=1) / np.maximum(np.sum(n, axis=1), 1e-12)
         shrunk = (PRIOR_WINDOWS * prior + count * pooled) / (PRIOR_WINDOWS + count)
         losses[:, members] = (n * own + POOL_WINDOWS * shrunk[:, None]) / (n + POOL_WINDOWS)
-    raw = np.maximum(losses, 1e-3) ** -SHARPNESS
+        size = float(members.sum())
+        share = (size - 1) / (size - 1 + FEW_SERIES)
+        power[members] = FEW_SHARPNESS + (SHARPNESS - FEW_SHARPNESS) * share
+    raw = np.maximum(losses, 1e-3) ** -power[:, None]
     result: Floats = raw / np.sum(raw, axis=0, keepdims=True)
     return result
 

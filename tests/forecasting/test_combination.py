@@ -98,7 +98,7 @@ def test_weights_are_never_frozen() -> None:
         share = weights(record, ["x/1", "y/1"], ["a"])[0, 0, 0]
         if window == 179:
             assert share > 0.99
-    assert share < 0.1
+    assert share < 0.15  # a pool of one series follows the slowest
 
 
 def test_a_loss_counts_half_after_the_half_life() -> None:
