@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting.calibration.pooled import PooledCalibration
 from forecasting.clean_history import Cleaned, clean, clean_again
 from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
@@ -35,7 +36,12 @@ from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.power_forecast.draw_aside import rows_of
-from forecasting.power_forecast.present_rows import NEW_LEVEL, PresentRows, new_since_seconds
+from forecasting.power_forecast.present_rows import (
+    NEW_LEVEL,
+    PresentRows,
+    new_since_seconds,
+    of_models,
+)
 from forecasting.round_paths import round_paths
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
@@ -231,12 +237,18 @@ class Engine:
         moved, lifted = draft.steps.copy(), draft.peaks.copy()
         for pool, part in rows_by_pool(series, pools).items():
             names = [series[i] for i in part]
-            if (points := self.memory.points.get(pool)) is not None:
+            if (points := self._points(pool)) is not None:
                 moved[part] = points.corrected(names, moved[part], draft.scale[part], NEAR_STEPS)
             if (tops := self.memory.peaks.get(pool)) is not None:
                 changed = tops.corrected(names, lifted[part, None, :], draft.change[part])
                 lifted[part] = changed[:, 0]
         return moved, lifted
+
+    def _points(self, pool: Pool) -> PooledCalibration | None:
+        """What corrects a pool's steps: until enough was seen of it, what its namesake learned."""
+        own = self.memory.points.get(pool)
+        known = own is not None and own.is_in_force
+        return own if known else self.memory.points.get(of_models(pool), own)
 
     def _with_events(
         self, question: Question, steps: Floats, peaks: Floats

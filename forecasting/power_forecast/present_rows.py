@@ -43,6 +43,12 @@ OF_BOARDS: Final = "/boards"
 UNKNOWN_BOARDS: Final = BoardWatts(float("nan"), float("nan"))
 
 
+def of_models(pool: Pool) -> Pool:
+    """The pool in which models' steps miss as in this one: boards tell peaks, not steps."""
+    space, kind = pool
+    return (space, kind.removesuffix(OF_BOARDS))
+
+
 def new_since_seconds(history: History, domains: Sequence[SeriesId]) -> dict[SeriesId, int]:
     """When domains became what they are now, Unix time; those that did not break are left out."""
     wanted = set(domains)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,19 @@ def test_what_runs_is_told_apart_from_what_may_start_on_free_boards() -> None:
     # Ten of sixteen boards are free: all of them at work draw more than six.
     assert all(running[level] < status[level] for level in running)
     assert running["p99"] > status["now"]
+
+
+def test_steps_keep_what_a_rehearsal_learned_where_boards_tell_the_peaks() -> None:
+    world = Served()
+    assert world.process.tick()
+    (engine,) = world.process.state.engines.values()
+    rehearsed = engine.memory.points
+    assert ("power", "domain/boards") not in rehearsed
+    assert rehearsed["power", "domain"].is_in_force
+    corrected = world.status("row")["quantiles"]
+    engine.memory = replace(engine.memory, points={})
+    assert world.process.tick()
+    assert world.status("row")["quantiles"] != corrected
 
 
 def test_without_known_boards_nothing_is_told_apart() -> None:
