@@ -50,12 +50,17 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """One domain at a moment, AC watts."""
+    """One domain at a moment, AC watts; ``above_watts`` is what the domain above was told, by risk.
+
+    More in a rack draws in its row, too: without that bound every rack of a row would be told the
+    same watts of the row.
+    """
 
     name: str
     limit_watts: float
     promised_watts: float
     outlook: Outlook
+    above_watts: Sequence[float]
 
 
 class PromisableRoom:
@@ -83,6 +88,8 @@ class PromisableRoom:
     ) -> Mapping[str, tuple[PromisableWatts, ...]]:
         """By domain, the strictest risk first; nothing where nobody knows what will be drawn.
 
+        No domain is told more than the nearest one above it that is told anything.
+
         Args:
             outcome: Of the newest tick.
             pods: Of each GPU, empty for none.
@@ -96,15 +103,22 @@ class PromisableRoom:
             # Boards came or went since that tick: the next one knows them.
             return self.by_domain
         self._judged_seconds, self._topology = now_seconds, outcome.topology
-        promised = promised_watts(self._load_tree(outcome.topology), outcome.topology, pods)
+        load, tree = self._load_tree(outcome.topology), outcome.topology.tree
+        promised = promised_watts(load, outcome.topology, pods)
         found: dict[str, tuple[PromisableWatts, ...]] = {}
-        for index, name in enumerate(outcome.topology.tree.names):
+        bounds: dict[int, Sequence[float]] = {-1: (math.inf,) * len(self._risks)}
+        for index, name in enumerate(tree.names):
+            parent = int(tree.parent[index])
+            # Watts at the domain draw more above it, by what supplies between the two lose.
+            kept = 1.0 if parent < 0 else load.efficiency[parent] / load.efficiency[index]
+            above = bounds[index] = [float(watts * kept) for watts in bounds[parent]]
             outlook = outcome.outlooks.get(name)
             limit = float(outcome.decisions.cap_band_watts[index])
             if outlook is None or outlook.method == "limit" or not 0 < limit < math.inf:
                 continue
-            domain = _Domain(name, limit, float(promised[index]), outlook)
+            domain = _Domain(name, limit, float(promised[index]), outlook, above)
             found[name] = self._rooms(domain, told.get(name), now_seconds)
+            bounds[index] = [room.watts for room in found[name]]
         self._steady = {key: state for key, state in self._steady.items() if key[0] in found}
         self.by_domain = found
         return found
@@ -130,12 +144,14 @@ class PromisableRoom:
             most_moved=MOST_RAISED_AN_HOUR * domain.limit_watts,
             urgent="down",
         )
-        for band in self._risks:
+        for band, above in zip(self._risks, domain.above_watts, strict=True):
             key = (domain.name, band.least_priority)
             before = self._steady.get(key) or _as_told(told, band, now_seconds)
             wish = promisable_now(
                 domain.outlook, domain.limit_watts, domain.promised_watts, band.risk
             )
+            if wish.amount > above:
+                wish = wish.because("limit", math.floor(above), "no more than the domain above")
             made, self._steady[key] = steadied(wish, now_seconds, before, limits)
             rooms.append(
                 PromisableWatts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,22 @@ def test_what_runs_draws_a_share_of_its_promise_and_so_would_more(p99: float, pa
         most = min(limit / peak * promised, MOST_PROMISED * limit) - promised
         assert watts >= most - limit / 200 - 1
     assert found[1] >= found[0]
+
+
+@examples(30)
+@given(st.lists(st.tuples(*[st.floats(1_000.0, 30_000.0)] * 3), min_size=1, max_size=6))
+def test_no_rack_is_told_more_than_its_row(peaks: list[tuple[float, float, float]]) -> None:
+    """At any time, whatever is expected of each, also while holds and limits an hour last."""
+    room = PromisableRoom(AT_5_PERCENT)
+    for number, each in enumerate(peaks):
+        outcome = outcome_of(10_000.0)
+        for name, p99 in zip(TOPOLOGY.tree.names, each, strict=True):
+            peak = Outlook(0.5 * p99, 0.8 * p99, p99, "ridge", "said", "Forecast")
+            outcome = replace(outcome, outlooks={**outcome.outlooks, name: peak})
+        found = room.judge(outcome, PODS, {}, 1000.0 * number)
+        for rack in ("d1", "d2"):
+            for own, above in zip(found[rack], found["d0"], strict=True):
+                assert own.watts <= above.watts
 
 
 def test_nothing_is_said_where_nothing_is_known_and_a_fall_back_bets_on_nothing() -> None:
