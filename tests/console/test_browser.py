@@ -64,7 +64,10 @@ def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(bench: Bench, pag
     assert "row" in page.inner_text("#domains tbody tr:first-child")
     forecast = page.locator("#domains tbody tr:first-child td:nth-child(8)")
     expect(forecast).to_have_attribute(
-        "title", "wattpack-system/row: ridge\nuntil a new chat works (244 s): p99 340.0 kW"
+        "title",
+        "wattpack-system/row: ridge\nuntil a new chat works (244 s): p99 340.0 kW\n"
+        "12.0 kW more may be promised to priorities from 1000 on, at a risk of 1 %\n"
+        "30.0 kW more may be promised, at a risk of 5 %",
     )
     expect(page.locator("#state")).to_have_text("CAPPING")
     expect(page.locator("#headroom")).to_have_text("24.8 kW")

@@ -13,6 +13,7 @@ from wattpack.live_view import (
     LiveForecast,
     LiveGpus,
     LiveLead,
+    LiveRoom,
     LiveTier,
     LiveView,
 )
@@ -100,6 +101,12 @@ def make_view(
             forecast_lead=LiveLead(workload="chat", seconds=243.6, p99_watts=340_000.0)
             if name == "row"
             else None,
+            promisable=[
+                LiveRoom(least_priority=1000, risk=0.01, watts=12_000.0),
+                LiveRoom(least_priority=None, risk=0.05, watts=30_000.0),
+            ]
+            if name == "row"
+            else [],
         )
         for name in names
     ]
