@@ -46,8 +46,8 @@ class RunningWorkReader:
             if str(error) != self._failed:
                 log.warning("no lead times: %s", error)
             self._failed = str(error)
-            # The tree that was read last is still the best guess of how domains add up.
-            return RunningWork(above=self._above)
+            # What was read last is still the best guess of how domains add up and what they have.
+            return RunningWork(above=self._above, boards=self._boards)
         self._failed, self._above = "", found.above
         return found
 

@@ -24,7 +24,7 @@ from tests.forecasting.test_start_leads import Row
 from tests.scheduler_plugin.placement_cluster import node_object, pod_object
 from wattpack.api import DemandForecast
 from wattpack.errors import InputError
-from wattpack.kube.port import NODES, PODS
+from wattpack.kube.port import NODES, PODS, ObjectList, Resource, UnavailableError
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
@@ -219,6 +219,25 @@ def test_without_known_boards_nothing_is_told_apart() -> None:
     world = Row()
     assert world.process.tick()
     assert "running" not in world.status("row")
+
+
+def test_a_round_without_pods_goes_on_with_the_boards_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Served()
+    assert world.process.tick()
+    before = world.status("row")["running"]
+    listed = world.kube.list
+
+    def without_pods(resource: Resource, *args: Any, **kwargs: Any) -> ObjectList:
+        if resource == PODS:
+            raise UnavailableError("no answer")
+        return listed(resource, *args, **kwargs)
+
+    monkeypatch.setattr(world.kube, "list", without_pods)
+    assert world.process.tick()
+    assert world.status("row")["running"] == before
+    assert "lead" not in world.status("row")
 
 
 def test_a_pod_that_came_since_is_in_the_whole_and_not_in_what_ran() -> None:
