@@ -16,6 +16,7 @@ from forecasting.app.backtest_runs import Runs, run_backtest
 from forecasting.app.forecast_command import main
 from forecasting.app.forecast_loop import Beginning, ForecasterProcess
 from forecasting.app.forecast_shards import Division, SeriesAnswer, ShardJob, answers_of
+from forecasting.app.forecaster_command import main as forecaster
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.backtest.plan import Asked, plan_of
 from forecasting.forecast_round import ForecasterState
@@ -97,6 +98,14 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="shard"):
         Shard.parse(text)
     assert Shard.parse("2/3") == Shard(2, 3)
+
+
+def test_a_process_of_no_shard_ends_before_it_asks_anybody(
+    settings: FileHistorySettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--history-file", str(settings.history_file), "--shard", "3/2"]
+    assert forecaster(asked) == 2
+    assert "shard" in capsys.readouterr().err
 
 
 # -- the process -----------------------------------------------------------------------------------
