@@ -29,9 +29,10 @@ from wattpack.errors import InputError
 VERSION: Final = 5
 """Of the stored form and of what its numbers mean."""
 
-WILD_SCALES: Final = 1000.0
+WILD: Final[Mapping[Unit, float]] = {"spread": 1000.0, "change": 50_000.0}
 """A miss of every level by so many scales (assumed) is a meter's fault: it is counted and teaches
-nothing. Clients that were idle for days do miss by 300 scales (82 real series)."""
+nothing. Clients that were idle for days do miss by 300 scales (82 real series), and a day's change
+is a fiftieth of the scale at least."""
 
 PRIOR_WINDOWS: Final = 100.0
 """A correction of inner levels is as strong as if so many more windows had asked for none: four
@@ -201,7 +202,7 @@ class PooledCalibration:
         """The state after steps or windows that are over; what is no number is only counted."""
         gap = finished.realised[:, :, None] - finished.promised
         with np.errstate(invalid="ignore"):
-            wild = np.min(gap, axis=2) > WILD_SCALES * finished.scale[:, None]
+            wild = np.min(gap, axis=2) > WILD[self.unit] * finished.scale[:, None]
         numbers = np.all(np.isfinite(gap), axis=2) & np.all(np.isfinite(finished.published), axis=2)
         usable = numbers & ~wild & (np.isfinite(finished.scale) & (finished.scale > 0))[:, None]
         ignored = self.ignored + int(np.sum(~usable & np.isfinite(finished.realised)))

@@ -204,7 +204,8 @@ def test_pooled_misses_do_not_lift_a_calm_series_beyond_its_bound() -> None:
     calm = _target("calm")
     state = ForecasterState()
     bursts = {f"b{i}": np.where(np.arange(13 * DAY) > 12 * DAY, 900.0, 1.0) for i in range(40)}
-    source = MemorySource({"calm": np.full(13 * DAY, 1.0), **bursts})
+    every_other_day = np.arange(13 * DAY) // DAY % 2
+    source = MemorySource({"calm": 1.0 - 0.2 * every_other_day, **bursts})
     targets = [calm, *(_target(name) for name in bursts)]
     for day in (12, 12.25, 12.5):
         state, (answer, *_) = step(state, day * 86400, source, targets)
