@@ -110,11 +110,14 @@ class ForecasterProcess:
             pause = self._interval_seconds if good else min(RETRY_SECONDS, self._interval_seconds)
             due_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
             self._beat.next_at(due_ns)
-            self._wait(due_ns, wake)
+            self._wait(due_ns, wake, looks=good)
 
-    def _wait(self, due_ns: int, wake: Wake | None) -> None:
-        """Until then; sooner if a rehearsal is over, so that nobody waits for its record."""
-        desk = self._state.desk
+    def _wait(self, due_ns: int, wake: Wake | None, *, looks: bool) -> None:
+        """Until then; where it looks, sooner if a rehearsal is over: nobody waits for its record.
+
+        A round that failed may have left the rehearsal where it is: the next one takes its time.
+        """
+        desk = self._state.desk if looks else None
         while desk is not None and desk.order is not None:
             now_ns = self._clock.monotonic_ns()
             if desk.is_over or now_ns >= due_ns:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +40,12 @@ from wattpack.errors import InputError
 
 VERSION: Final = 3
 """Of the archive; levels and shapes are told in it."""
+
+DAMAGED: Final = (
+    KeyError, TypeError, ValueError, IndexError, AttributeError, EOFError, MemoryError,
+    RuntimeError, struct.error, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
+"""What reading an archive of other bytes can raise; RuntimeError of one that says it is locked."""
 
 
 def write_state(path: Path, state: ForecasterState, issues: IssueFiles | None = None) -> None:
@@ -94,7 +102,7 @@ def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
                 group = (shape.step_seconds, shape.horizon, shape.levels)
                 engines[group] = Engine(shape, empty.tiers.live(shape.horizon), memory)
             rehearsed = frozenset(TargetKey(*key) for key in header["rehearsed"])
-    except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         if isinstance(error, InputError):
             raise
         raise InputError("stateFile", f"a state of a forecaster ({error})", str(path)) from error

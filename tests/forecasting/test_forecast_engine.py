@@ -214,6 +214,25 @@ def test_a_damaged_state_file_is_refused(tmp_path: Path, how: str) -> None:
         read_state(path, ForecasterState())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_state_file_of_other_bytes_is_refused_or_read(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "state.npz"
+    state, _ = _rounds(MemorySource({"a": _diurnal()}), [10, 10.3], ["a"], ForecasterState())
+    write_state(path, state)
+    whole, draw = path.read_bytes(), np.random.default_rng(seed)
+    refused: list[str] = []
+    for _ in range(100):
+        changed = bytearray(whole)
+        changed[draw.integers(len(whole))] ^= 1 << draw.integers(8)
+        path.write_bytes(changed)
+        try:
+            read_state(path, ForecasterState())
+        except InputError as error:
+            refused.append(error.field)
+    assert len(refused) > 50
+    assert all(field.startswith("stateFile") for field in refused)
+
+
 def test_an_engine_that_nobody_asked_knows_nothing_and_answers_nothing() -> None:
     engine = Engine(Shape(600, 36, LEVELS), (Ridge(),))
     nothing = History([SeriesId("a")], np.full((1, 10 * DAY), np.nan), 10 * 86400)

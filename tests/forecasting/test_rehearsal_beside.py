@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from forecasting.app import rehearsal_child
-from forecasting.app.forecast_loop import Beginning, ForecasterProcess
+from forecasting.app.forecast_loop import RETRY_SECONDS, Beginning, ForecasterProcess
 from forecasting.app.memory_file import write_state
 from forecasting.app.rehearsal_child import learned_of
 from forecasting.app.rehearsal_process import RehearsalProcess
@@ -29,6 +29,7 @@ from forecasting.tiers.tier_sets import RIDGE_ALONE
 from simulation.kube import EmbeddedKube
 from wattpack.api.demand_forecast import DemandForecast
 from wattpack.clock import ManualClock
+from wattpack.kube.port import UnavailableError
 from wattpack.units import NS_PER_SECOND
 
 DAY = 144
@@ -262,3 +263,28 @@ def test_the_loop_comes_back_as_soon_as_a_rehearsal_is_over() -> None:
     assert moments == [0, 100, 700, 1300]
     status = kube.get(resource, "a", "ns")["status"]
     assert status["coverageN"] >= 24
+
+
+class NobodyThere(EmbeddedKube):
+    """An API server that answers no list."""
+
+    def list(self, *_: Any, **__: Any) -> Any:
+        raise UnavailableError("away")
+
+
+def test_a_rehearsal_that_waits_for_the_api_server_hurries_nobody() -> None:
+    clock = ManualClock(wall_offset_ns=round(TEN_DAYS) * NS_PER_SECOND)
+    desk = Desk()
+    desk.submit(order_of("a"))
+    desk.is_told_over = True
+    begin = Beginning(ForecasterState(desk=desk))
+    process = ForecasterProcess(clock, NobodyThere(clock), SOURCE, begin=begin)
+    moments: list[float] = []
+
+    def stopped() -> bool:
+        moments.append(clock.monotonic_ns() / NS_PER_SECOND)
+        return len(moments) == 4
+
+    process.run(stopped)
+    assert moments == [0, RETRY_SECONDS, 2 * RETRY_SECONDS, 3 * RETRY_SECONDS]
+    assert desk.order is not None

@@ -94,7 +94,7 @@ class ReplicaRule(ApiModel):
 
     rate: Annotated[
         float,
-        Field(gt=0, description="What one serves within its objectives, in the series' unit"),
+        Field(gt=0, le=1e15, description="Served by one within its objectives, series' unit"),
     ]
     risk: Annotated[
         float | None,

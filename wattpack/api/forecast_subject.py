@@ -55,7 +55,8 @@ class ForecastLoad(ApiModel):
         str, Field(min_length=1, max_length=253, description="Of the domain's pods that serve it")
     ]
     per_board: Annotated[
-        float, Field(gt=0, description="What one board serves at its default limit, same unit")
+        float,
+        Field(gt=0, le=1e15, description="What one board serves at its default limit, same unit"),
     ]
 
 
