@@ -78,7 +78,7 @@ def gone_through(
             engine.memory = replace(engine.memory, peaks=base.peaks, open_issues=())
         then = known.before(cut)
         engine.issue(Question(history.before(cut), pools, nothing, beside=then))
-    engine.settle(history, pools)
+    engine.settle(history, pools, known)
     return engine.memory
 
 

@@ -17,7 +17,7 @@ from forecasting.calibration.pooled import PooledCalibration
 from forecasting.clean_history import Cleaned, clean, clean_again
 from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
-from forecasting.engine_question import DOMAIN, Question, Shape
+from forecasting.engine_question import DOMAIN, Beside, Question, Shape
 from forecasting.events.event_effects import EventGrid
 from forecasting.forecast import (
     ASSUMED_OFFSET,
@@ -35,7 +35,7 @@ from forecasting.near_steps import NEAR_STEPS
 from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
-from forecasting.power_forecast.draw_aside import rows_of
+from forecasting.power_forecast.draw_aside import rows_of, wanted_values
 from forecasting.power_forecast.present_rows import (
     NEW_LEVEL,
     PresentRows,
@@ -104,18 +104,20 @@ class Engine:
         self._rehearsed = rehearsed
         self.memory = memory or EngineMemory()
 
-    def settle(self, history: History, pools: Mapping[SeriesId, Pool]) -> None:
+    def settle(
+        self, history: History, pools: Mapping[SeriesId, Pool], beside: Beside | None = None
+    ) -> None:
         """Learn what came of open issues; what concerns other series is forgotten."""
         nothing, observed = np.full(len(history.series), np.nan), self._clean(history)
-        told = Question(history, pools, nothing).present(observed.known).pools(pools)
-        self._settle(history, observed, told)
+        asked = Question(history, pools, nothing, beside=beside or Beside())
+        self._settle(asked, observed, asked.present(observed.known).pools(pools))
 
     def issue(self, question: Question) -> Forecast:
         """The forecast from the end of the history on."""
         observed = self._clean(question.history)
         present = question.present(observed.known)
         pools = present.pools(question.pools)
-        self._settle(question.history, observed, pools)
+        self._settle(question, observed, pools)
         draft = self._draft(question, present, observed)
         return self._published(question, draft, pools)
 
@@ -212,13 +214,15 @@ class Engine:
     def _clean(self, history: History) -> Cleaned:
         return clean(np.asarray(history.values, dtype=np.float64), self._shape.day_steps)
 
-    def _settle(self, history: History, cleaned: Cleaned, pools: Mapping[SeriesId, Pool]) -> None:
+    def _settle(self, question: Question, cleaned: Cleaned, pools: Mapping[SeriesId, Pool]) -> None:
         """As ``settle``; a reading that is not believed breaks no promise."""
+        history = question.history
         believed = replace(history, values=np.where(cleaned.known, history.values, np.nan))
         known = self.memory.of(history.series)
         domains = [name for name in history.series if pools[name][1].startswith(DOMAIN)]
         new = new_since_seconds(believed, domains)
-        judge = Judge(self._shape.grid, pools, self._rehearsed, new)
+        wanted = wanted_values(believed, question.beside.asides)
+        judge = Judge(self._shape.grid, pools, self._rehearsed, new, wanted)
         self.memory = settled(known, believed, judge)
 
     def _peaks(self, question: Question, cleaned: Cleaned, evidence: PeakEvidence) -> Floats:

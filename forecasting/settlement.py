@@ -44,12 +44,20 @@ class Judge:
         rehearsed: Whether the promises were made afterwards.
         new_since_seconds: When series became other ones under the same name, Unix time. A promise
             from before tells nothing of how the new one is promised; it is counted all the same.
+        wanted: The history's values with bins in which caps held work back as these would have
+            been, NaN where nobody knows that; None where nothing was held. They teach; records
+            count what was drawn.
     """
 
     levels: tuple[float, ...]
     pools: Mapping[SeriesId, Pool]
     rehearsed: bool = False
     new_since_seconds: Mapping[SeriesId, int] = field(default_factory=dict)
+    wanted: Floats | None = None
+
+    def free(self, history: History) -> History:
+        """The history as if no cap had held."""
+        return history if self.wanted is None else replace(history, values=self.wanted)
 
     def teaches(self, issue: OpenIssue) -> NDArray[np.bool_]:
         """Rows that are still what they were when they were promised, (n_series,)."""
@@ -75,20 +83,21 @@ def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemor
         judge: By which it is held.
     """
     still_open: list[OpenIssue] = []
+    free = judge.free(history)
     for issue in memory.open_issues:
-        window = realised(issue, history)
+        window, wanted = realised(issue, history), realised(issue, free)
         now = history.until_seconds
         memory, issue = _broken(memory, issue, peaks_so_far(window), judge, now)
         over = issue.steps_over(now, history.step_seconds)
         if over > issue.learned_steps:
             until = issue.begin_seconds + over * history.step_seconds
-            memory = _steps_learned(memory, issue, window[:, :over], judge, until)
+            memory = _steps_learned(memory, issue, wanted[:, :over], judge, until)
             issue = replace(issue, learned_steps=over)
         ends_seconds = issue.ends_seconds(history.step_seconds)
         if ends_seconds > now:
             still_open.append(issue)
         else:
-            memory = _finished(memory, issue, window, judge, ends_seconds)
+            memory = _finished(memory, issue, (window, wanted), judge, ends_seconds)
     return replace(memory, open_issues=tuple(still_open))
 
 
@@ -178,14 +187,24 @@ def _near_lost(issue: OpenIssue, fresh: slice, came: Floats) -> dict[str, Floats
 
 
 def _finished(
-    memory: EngineMemory, issue: OpenIssue, window: Floats, judge: Judge, at_seconds: int
+    memory: EngineMemory,
+    issue: OpenIssue,
+    came: tuple[Floats, Floats],
+    judge: Judge,
+    at_seconds: int,
 ) -> EngineMemory:
-    """Learn from the peak of a window that is over."""
-    kept = issue.judged
-    judged, window = issue.rows(kept), window[kept]
-    peaks = realised_peaks(window)
-    # A broken promise counts even if most of its window was not observed.
-    peaks = np.where(judged.broken[:, judge.promised], peaks_so_far(window), peaks)
+    """Learn from the peak of a window that is over.
+
+    Args:
+        memory: Before.
+        issue: Whose window.
+        came: What was drawn in it, and what was wanted, (n_series, horizon) each.
+        judge: By which it is held.
+        at_seconds: When it was over, Unix time.
+    """
+    judged = issue.rows(issue.judged)
+    drawn, wanted = (window[issue.judged] for window in came)
+    peaks = _wanted_peaks(judged, drawn, wanted, judge)
     tops, sizes = dict(memory.peaks), judge.sizes()
     seen = np.where(judge.teaches(judged), peaks, np.nan)
     for pool, rows in rows_by_pool(judged.series, judge.pools).items():
@@ -200,8 +219,22 @@ def _finished(
         )
         of_peaks = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         tops[pool] = of_peaks.after(highest)
-    records = _recorded(memory, judged, peaks, judge, at_seconds)
+    promised = judged.told_peaks[:, judge.promised] * (1 + HAIR)
+    # What would have been above the promise, had caps let it, is nobody's miss.
+    counted = np.where((peaks > promised) & (peaks_so_far(drawn) <= promised), np.nan, peaks)
+    records = _recorded(memory, judged, counted, judge, at_seconds)
     return replace(memory, records=records, peaks=tops)
+
+
+def _wanted_peaks(judged: OpenIssue, drawn: Floats, wanted: Floats, judge: Judge) -> Floats:
+    """The peak of each window that is over, NaN where it is not known, shape (n_series,)."""
+    highest, promised = peaks_so_far(drawn), judged.told_peaks[:, judge.promised] * (1 + HAIR)
+    unknown = np.any(np.isnan(wanted) & np.isfinite(drawn), axis=1)
+    peaks = np.where(unknown, np.nan, realised_peaks(wanted))
+    # A broken promise counts even if most of its window was not observed, or was held.
+    broken = judged.broken[:, judge.promised] | (unknown & (highest > promised))
+    result: Floats = np.where(broken & np.isnan(peaks), highest, peaks)
+    return result
 
 
 def _recorded(

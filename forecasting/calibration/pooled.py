@@ -206,7 +206,8 @@ class PooledCalibration:
         numbers = np.all(np.isfinite(gap), axis=2) & np.all(np.isfinite(finished.published), axis=2)
         usable = numbers & ~wild & (np.isfinite(finished.scale) & (finished.scale > 0))[:, None]
         ignored = self.ignored + int(np.sum(~usable & np.isfinite(finished.realised)))
-        if not usable.any():
+        taken_back = _taken_back(finished)
+        if not (usable.any() or taken_back.any()):
             return replace(self, ignored=ignored)
         units = self._units(finished.promised, finished.scale)
         # One window counts one, whether its steps come at once or one by one.
@@ -215,7 +216,7 @@ class PooledCalibration:
         half_life = max(self.feedback.half_life_windows, SMALL_POOL_WINDOWS / n_class)
         keep = 0.5 ** (float(windows.sum()) / n_class / half_life)
         broken = missed(finished.realised, finished.published, self.levels, finished.told)
-        excess = np.where(usable[:, :, None], self._target - broken, 0.0).sum(axis=1)
+        excess = np.where(usable[:, :, None], self._target - broken, taken_back).sum(axis=1)
         excess /= finished.window_steps
         scores = gap / units[:, :, None]
         return replace(
@@ -367,6 +368,15 @@ class PooledCalibration:
         target = self._target
         result: Floats = np.clip(moved, -target, 1 - target)
         return result
+
+
+def _taken_back(finished: Finished) -> Floats:
+    """Misses told early of windows whose end nobody knows: kept alone they would bias."""
+    if finished.told is None:
+        return np.zeros(np.shape(finished.promised))
+    unknown = np.isnan(finished.realised)[:, :, None]
+    result: Floats = np.where(unknown, finished.told, 0.0)
+    return result
 
 
 def _rows(stored: Fields, width: int) -> Mapping[str, Floats]:

@@ -62,14 +62,20 @@ class DrawAside:
         """What the domain wanted to draw, (n_bins,)."""
         if self.held_share is None:
             return draw_watts
-        open_watts = None
-        fit = self.fit(draw_watts, step_seconds)
-        if fit.is_trusted(was_trusted=True):
-            told = self.load_watts.sum(axis=0)
-            rest = residual_watts(self.free_draw(draw_watts), told, fit)
-            open_watts = (fit.factor * told + np.nanmedian(rest))[None, :]
+        open_watts = self.open_watts(draw_watts, step_seconds)
+        told = None if open_watts is None else open_watts[None, :]
         draw, held = draw_watts[None, :], self.held_share[None, :]
-        return np.asarray(demand_of(draw, held, open_watts, day_bins)[0])
+        return np.asarray(demand_of(draw, held, told, day_bins)[0])
+
+    def open_watts(self, draw_watts: Floats, step_seconds: int) -> Floats | None:
+        """What the load would draw without caps, (n_bins,); None where it tells too little."""
+        fit = self.fit(draw_watts, step_seconds)
+        if not fit.is_trusted(was_trusted=True):
+            return None
+        told = self.load_watts.sum(axis=0)
+        rest = residual_watts(self.free_draw(draw_watts), told, fit)
+        result: Floats = fit.factor * told + np.nanmedian(rest)
+        return result
 
 
 def demand_history(history: History, asides: Mapping[SeriesId, DrawAside], day_bins: int) -> Floats:
@@ -89,6 +95,27 @@ def demand_history(history: History, asides: Mapping[SeriesId, DrawAside], day_b
     if not changes:
         return values
     return history_of_present(replace(history, values=values), changes)
+
+
+def wanted_values(history: History, asides: Mapping[SeriesId, DrawAside]) -> Floats | None:
+    """The values as if no cap had held, NaN where nobody knows; None where none did.
+
+    Forecasts are judged by them: unlike models, which need some history, they do without guesses.
+
+    Args:
+        history: What is believed, NaN for gaps.
+        asides: Of some of its series.
+    """
+    values = None
+    for row, aside in rows_of(history.series, asides):
+        if aside.held_share is None or not (held := aside.held_share >= HELD_SHARE).any():
+            continue
+        values = np.array(history.values, dtype=np.float64) if values is None else values
+        open_watts = aside.open_watts(values[row], history.step_seconds)
+        if open_watts is None:
+            open_watts = np.full(len(held), np.nan)
+        values[row, held] = np.maximum(open_watts, values[row])[held]
+    return values
 
 
 def rows_of(

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from capacity.profile_library import shipped_library
-from forecasting.engine_question import Shape
+from forecasting.engine_question import Beside, Question, Shape
+from forecasting.forecast_engine import Engine
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
 from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
 from forecasting.series_source import Floats, History, SeriesId
+from forecasting.settlement import Judge, settled
 from forecasting.targets import target_of
+from forecasting.tiers.direct_ridge import Ridge
 from tests.forecasting.test_domain_boards import boards as boards_of
 from tests.forecasting.test_domain_boards import pod
 from tests.forecasting.test_forecaster_process import DAY, START_SECONDS
@@ -318,3 +321,49 @@ def test_a_load_without_a_domain_or_a_rate_is_refused(spec: dict[str, Any], word
     }  # fmt: skip
     with pytest.raises(InputError, match=words):
         target_of(body)
+
+
+def held_engine(asides: bool) -> Engine:
+    """After four days under a cap that holds the upper half of six domains' draw."""
+    rng, days = np.random.default_rng(5), 14
+    t, names = np.arange(days * DAY), [SeriesId(f"power/row-{i}") for i in range(6)]
+    wanted = 100 + 40 * np.sin(2 * np.pi * t / DAY) + rng.normal(0, 5, (len(names), len(t)))
+    held = (wanted > 118) & (t >= 10 * DAY)
+    drawn = np.where(held, 118.0, wanted)
+    shape = Shape(600, 36, (0.5, 0.99))
+    engine, pools = Engine(shape, [Ridge()]), dict.fromkeys(names, ("power", "domain"))
+    for end in range(10 * DAY, len(t) + 1, 18):
+        past = slice(end - 10 * DAY, end)
+        beside = {
+            name: DrawAside(wanted[i, None, past], held[i, past].astype(float))
+            for i, name in enumerate(names)
+        }
+        source = History(names, (drawn if asides else wanted)[:, past], end * 600)
+        nothing = np.full(len(names), np.nan)
+        known = Beside({}, beside if asides else {})
+        engine.issue(Question(source, pools, nothing, beside=known))
+    return engine
+
+
+def test_bins_under_caps_do_not_teach_corrections_that_less_is_wanted() -> None:
+    pool = ("power", "domain")
+    free, capped = (held_engine(asides).memory for asides in (False, True))
+    at = free.points[pool].levels.index(0.5)
+    offsets = [kept.points[pool].offsets(["power/row-0"])[0, at] for kept in (free, capped)]
+    assert offsets[1] > offsets[0] - 0.05
+
+
+def test_a_draw_above_its_promise_is_a_miss_however_many_caps_held() -> None:
+    engine = held_engine(True)
+    issue = engine.memory.open_issues[-1]
+    memory = engine.memory
+    end = issue.begin_seconds + 600
+    values = np.full((len(issue.series), 10 * DAY), 100.0)
+    values[:, -1] = 1.01 * issue.told_peaks.max(axis=1)
+    pools = dict.fromkeys(issue.series, ("power", "domain"))
+    grid = Shape(600, 36, (0.5, 0.99)).grid
+    judge = Judge(grid, pools, wanted=np.full(values.shape, np.nan))
+    after = settled(memory, History(issue.series, values, end), judge)
+    for name in issue.series:
+        missed = after.record(name).total.violations[0] - memory.record(name).total.violations[0]
+        assert missed >= 1

@@ -144,6 +144,20 @@ def test_a_window_that_breaks_while_open_counts_at_once_and_once() -> None:
     assert late.drift == pytest.approx(state.after(done).drift, abs=1e-12)
 
 
+def test_a_miss_of_a_window_whose_end_nobody_knows_is_taken_back() -> None:
+    state, _ = run(10, 1, 50.0, np.full(N_SERIES, 100.0))
+    promised = forecast(np.full(N_SERIES, 50.0), 1)
+    told = np.zeros(promised.shape, dtype=bool)
+    told[0, 0, :2] = True
+    early = state.after_broken(NAMES[:1], told[0], N_SERIES)
+    unknown = Finished(NAMES, promised, promised, SCALE, np.full((N_SERIES, 1), np.nan), told=told)
+    late = early.after(unknown)
+    assert np.any(early.drift != state.drift)
+    assert late.drift == pytest.approx(state.drift, abs=1e-12)
+    assert late.own[NAMES[0]] == pytest.approx(state.own[NAMES[0]], abs=1e-12)
+    assert late.windows == state.windows
+
+
 def test_many_windows_that_break_at_once_are_as_many_that_break_one_by_one() -> None:
     state, _ = run(10, 1, 50.0, np.full(N_SERIES, 100.0))
     draw = np.random.default_rng(7)
