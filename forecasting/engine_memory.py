@@ -26,9 +26,14 @@ def rows_by_pool(
     series: Sequence[SeriesId], pools: Mapping[SeriesId, Pool]
 ) -> dict[Pool, NDArray[np.intp]]:
     """Rows of each pool among some series."""
+    return places_of([pools[name] for name in series])
+
+
+def places_of(pools: Sequence[Pool]) -> dict[Pool, NDArray[np.intp]]:
+    """Places of each pool among those of some rows."""
     found: dict[Pool, list[int]] = {}
-    for i, name in enumerate(series):
-        found.setdefault(pools[name], []).append(i)
+    for i, pool in enumerate(pools):
+        found.setdefault(pool, []).append(i)
     return {pool: np.array(rows, dtype=np.intp) for pool, rows in found.items()}
 
 

@@ -188,7 +188,7 @@ class Engine:
         moved[here] = np.minimum(moved[here], lifted[here, None, :])
         tops = tops_of(cleaned, question.ceilings)
         told_steps, told_peaks = bounded(moved, lifted, tops)
-        self._keep(history, draft, told_steps, told_peaks)
+        self._keep(history, draft, (told_steps, told_peaks), pools)
         return Forecast(
             series=tuple(history.series),
             data_until_seconds=history.until_seconds,
@@ -287,9 +287,14 @@ class Engine:
         return tuple(found)
 
     def _keep(
-        self, history: History, draft: _Draft, told_steps: Floats, told_peaks: Floats
+        self,
+        history: History,
+        draft: _Draft,
+        told: tuple[Floats, Floats],
+        pools: Mapping[SeriesId, Pool],
     ) -> None:
-        """Open an issue, unless one was opened within half a window."""
+        """Open an issue of what was told, unless one was opened within half a window."""
+        told_steps, told_peaks = told
         open_issues, begin_seconds = self.memory.open_issues, history.until_seconds
         half_seconds = self._shape.horizon * self._shape.step_seconds / 2
         if open_issues and begin_seconds - open_issues[-1].begin_seconds < half_seconds:
@@ -297,6 +302,7 @@ class Engine:
         made = OpenIssue(
             begin_seconds=begin_seconds,
             series=tuple(history.series),
+            pools=tuple(pools[name] for name in history.series),
             steps=draft.steps.astype(np.float32),
             told_steps=told_steps.astype(np.float32),
             tiers=draft.combined.tiers,

@@ -26,6 +26,7 @@ class OpenIssue:
     Attributes:
         begin_seconds: End of the data behind it, Unix time: its window starts here.
         series: Names, in the order of the rows.
+        pools: Namespace and kind of each row's pool when it was promised, which it teaches.
         steps: Combined step quantiles, not calibrated, shape (n_series, horizon, n_levels).
         told_steps: The same as they were published.
         tiers: Names of the tiers.
@@ -42,6 +43,7 @@ class OpenIssue:
 
     begin_seconds: int
     series: tuple[SeriesId, ...]
+    pools: tuple[tuple[str, str], ...]
     steps: NDArray[np.float32]
     told_steps: NDArray[np.float32]
     tiers: tuple[str, ...]
@@ -72,6 +74,7 @@ class OpenIssue:
         return replace(
             self,
             series=tuple(name for name, there in zip(self.series, kept, strict=True) if there),
+            pools=tuple(pool for pool, there in zip(self.pools, kept, strict=True) if there),
             steps=self.steps[kept],
             told_steps=self.told_steps[kept],
             by_tier=self.by_tier[:, kept],

@@ -19,7 +19,7 @@ from forecasting import combination, near_steps
 from forecasting.calibration.pooled import Finished, PooledCalibration
 from forecasting.calibration.promise_record import Kind, PromiseRecord
 from forecasting.combination import band_losses, band_shares
-from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool, rows_by_pool
+from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool, places_of
 from forecasting.forecast import level_index
 from forecasting.open_issues import (
     WEIGHED_LEVELS,
@@ -40,7 +40,7 @@ class Judge:
 
     Attributes:
         levels: Of the issues, with 0.99 among them.
-        pools: Of every series.
+        pools: Of every series now. A promise teaches the pool that made it.
         rehearsed: Whether the promises were made afterwards.
         new_since_seconds: When series became other ones under the same name, Unix time. A promise
             from before tells nothing of how the new one is promised; it is counted all the same.
@@ -69,9 +69,9 @@ class Judge:
         """Position of the level that records count."""
         return level_index(self.levels, RECORDED_LEVEL)
 
-    def sizes(self) -> Counter[Pool]:
-        """Series of each pool."""
-        return Counter(self.pools.values())
+    def sizes(self, issue: OpenIssue) -> Counter[Pool]:
+        """Series of each pool now, at least those that were promised in it."""
+        return Counter(self.pools.values()) | Counter(issue.pools)
 
 
 def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemory:
@@ -113,9 +113,9 @@ def _broken(
     if judge.rehearsed or not new.any():
         return memory, issue
     records, tops = dict(memory.records), dict(memory.peaks)
-    fresh, sizes = new.any(axis=1), judge.sizes()
+    fresh, sizes = new.any(axis=1), judge.sizes(issue)
     learned = np.nonzero(fresh & judge.teaches(issue))[0]
-    for pool, places in rows_by_pool([issue.series[i] for i in learned], judge.pools).items():
+    for pool, places in places_of([issue.pools[i] for i in learned]).items():
         rows = learned[places]
         calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         names = [issue.series[i] for i in rows]
@@ -153,9 +153,9 @@ def _steps_learned(
     lost |= _near_lost(issue, fresh, came)
     shares = band_shares(issue.horizon, first, over)
     losses = combination.settled(memory.losses, issue.series, lost, at_seconds, shares)
-    points, sizes = dict(memory.points), judge.sizes()
+    points, sizes = dict(memory.points), judge.sizes(issue)
     seen = np.where(judge.teaches(issue)[:, None], came, np.nan)
-    for pool, members in rows_by_pool(issue.series, judge.pools).items():
+    for pool, members in places_of(issue.pools).items():
         rows = members[issue.judged[members]]
         if not len(rows):
             continue
@@ -205,9 +205,9 @@ def _finished(
     judged = issue.rows(issue.judged)
     drawn, wanted = (window[issue.judged] for window in came)
     peaks = _wanted_peaks(judged, drawn, wanted, judge)
-    tops, sizes = dict(memory.peaks), judge.sizes()
+    tops, sizes = dict(memory.peaks), judge.sizes(judged)
     seen = np.where(judge.teaches(judged), peaks, np.nan)
-    for pool, rows in rows_by_pool(judged.series, judge.pools).items():
+    for pool, rows in places_of(judged.pools).items():
         highest = Finished(
             series=[judged.series[i] for i in rows],
             promised=judged.peaks[rows, None, :],

@@ -38,7 +38,7 @@ from forecasting.series_source import SeriesId
 from forecasting.targets import TargetKey
 from wattpack.errors import InputError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the archive; levels and shapes are told in it."""
 
 DAMAGED: Final = (
@@ -152,6 +152,7 @@ def _group(
                 "begin_seconds": issue.begin_seconds,
                 "learned_steps": issue.learned_steps,
                 "series": list(issue.series),
+                "pools": [list(pool) for pool in issue.pools],
                 "tiers": list(issue.tiers),
                 **out.put(f"{number}/{i}", issue),
             }
@@ -228,11 +229,14 @@ def _issue(
     for name, expected in wanted.items():
         if found[name].shape != expected:
             raise InputError(f"stateFile.{prefix}/{name}", f"{expected}", found[name].shape)
+    if len(told["pools"]) != n_series:
+        raise InputError(f"stateFile.{prefix}/pools", "a pool a series", len(told["pools"]))
     if found["by_tier"].shape[:3] != (len(told["tiers"]), n_series, shape.horizon):
         raise InputError(f"stateFile.{prefix}/by_tier", "an answer a tier", len(told["tiers"]))
     return OpenIssue(
         begin_seconds=int(told["begin_seconds"]),
         series=tuple(SeriesId(name) for name in told["series"]),
+        pools=tuple((space, kind) for space, kind in told["pools"]),
         tiers=tuple(told["tiers"]),
         learned_steps=int(told["learned_steps"]),
         **found,

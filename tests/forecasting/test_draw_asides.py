@@ -14,6 +14,7 @@ from forecasting.forecast_engine import Engine
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
+from forecasting.power_forecast.present_rows import BoardWatts
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
 from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
 from forecasting.series_source import Floats, History, SeriesId
@@ -216,6 +217,27 @@ def test_steps_keep_what_a_rehearsal_learned_where_boards_tell_the_peaks() -> No
     engine.memory = replace(engine.memory, points={})
     assert world.process.tick()
     assert world.status("row")["quantiles"] != corrected
+
+
+def test_promises_teach_whoever_made_them() -> None:
+    names = [SeriesId(f"power/row-{i}") for i in range(3)]
+    t = np.arange(12 * DAY)
+    values = 100 + 40 * np.sin(2 * np.pi * t / DAY) + np.arange(3)[:, None]
+    shape, pools = Shape(600, 36, (0.5, 0.99)), dict.fromkeys(names, ("power", "domain"))
+    engine, nothing = Engine(shape, [Ridge()]), np.full(3, np.nan)
+    known = dict.fromkeys(names, BoardWatts(50.0, 200.0, 120.0))
+    for bins in range(38):
+        end = 11 * DAY + bins
+        past = History(names, values[:, end - 10 * DAY : end], end * 600)
+        # Boards are known from the second round on: what was promised before was the models'.
+        boards = {} if bins == 0 else known
+        engine.issue(Question(past, pools, nothing, boards=boards))
+    learned = engine.memory.peaks
+    assert learned["power", "domain"].windows == 3
+    of_boards = learned.get(("power", "domain/boards"))
+    assert of_boards is None or of_boards.windows == 0
+    assert engine.memory.points["power", "domain"].windows > 2.9
+    assert engine.memory.points["power", "domain/boards"].windows < 2
 
 
 def test_without_known_boards_nothing_is_told_apart() -> None:

@@ -28,6 +28,7 @@ def issue() -> OpenIssue:
     return OpenIssue(
         begin_seconds=BEGIN,
         series=NAMES,
+        pools=(POOL,) * len(NAMES),
         steps=steps.astype(np.float32),
         told_steps=steps.astype(np.float32),
         tiers=("ridge/3", "low/1"),
