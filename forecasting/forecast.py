@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.clean_history import Cleaned
 from forecasting.domains.coherent_paths import CoherentPaths
@@ -47,7 +48,8 @@ class Forecast:
             start of the history where nothing was observed.
         tiers: What stands behind the answers: names, versions and ends of data.
         weights: Share of each tier in each row, shape (n_series, n_tiers).
-        calibrated_until_seconds: End of the newest window behind the corrections, Unix time.
+        calibrated_until_seconds: End of the newest window behind each row's correction of the peak,
+            Unix time, shape (n_series,); 0 without any.
         peak_shifts: What calibration and bounds added to the p99 of the peak, shape (n_series,).
         running: Peaks of what runs now, without free boards and pods that came since,
             at most ``peaks`` and of their shape; NaN where nobody knows. None for none known.
@@ -68,7 +70,7 @@ class Forecast:
     observed_until_seconds: Floats
     tiers: tuple[Provenance, ...]
     weights: Floats
-    calibrated_until_seconds: int
+    calibrated_until_seconds: NDArray[np.int64]
     peak_shifts: Floats
     running: Floats | None = None
     coherent: CoherentPaths | None = None

@@ -205,7 +205,7 @@ class Engine:
             - cleaned.bins_since * float(history.step_seconds),
             tiers=self._panel.provenances,
             weights=combined.shares,
-            calibrated_until_seconds=self.memory.losses.until_seconds,
+            calibrated_until_seconds=self._calibrated_until(history.series, pools),
             peak_shifts=told_peaks[:, at_99] - draft.peaks[:, at_99],
             running=(told_peaks * draft.running)[:, told],
             coherent=draft.coherent,
@@ -247,6 +247,13 @@ class Engine:
                 changed = tops.corrected(names, lifted[part, None, :], draft.change[part])
                 lifted[part] = changed[:, 0]
         return moved, lifted
+
+    def _calibrated_until(
+        self, series: Sequence[SeriesId], pools: Mapping[SeriesId, Pool]
+    ) -> NDArray[np.int64]:
+        """End of the newest window that taught each row's peak anything, Unix time."""
+        until = {pool: kept.until_seconds for pool, kept in self.memory.peaks.items()}
+        return np.array([until.get(pools[name], 0) for name in series], dtype=np.int64)
 
     def _points(self, pool: Pool) -> PooledCalibration | None:
         """What corrects a pool's steps: until enough was seen of it, what its namesake learned."""

@@ -210,6 +210,7 @@ def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         key=lambda pair: (-pair[0], pair[1].model),
     )
     used = [(weight, tier) for weight, tier in weighed if weight > 0][:MAX_FORECAST_TIERS]
+    until = int(made.calibrated_until_seconds[answer.row])
     return {
         "tiers": [
             ForecastTier(name=tier.model.split("/")[0], weight=round(weight, 3))
@@ -221,9 +222,7 @@ def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
             live_windows=answer.pool_live_windows,
             rehearsed_windows=answer.pool_rehearsed_windows,
             offset_p99=_rounded(float(made.peak_shifts[answer.row])),
-            updated_at=_time(made.calibrated_until_seconds)
-            if answer.pool_live_windows + answer.pool_rehearsed_windows
-            else None,
+            updated_at=_time(until) if until else None,
         ),
     }
 

@@ -119,7 +119,7 @@ def _broken(
         rows = learned[places]
         calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         names = [issue.series[i] for i in rows]
-        tops[pool] = calibration.after_broken(names, new[rows], sizes[pool])
+        tops[pool] = calibration.after_broken(names, new[rows], sizes[pool], at_seconds)
     for i in np.nonzero(new[:, judge.promised])[0]:
         name = issue.series[i]
         records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
@@ -167,6 +167,7 @@ def _steps_learned(
             realised=seen[rows],
             window_steps=issue.horizon,
             pool_size=sizes[pool],
+            until_seconds=at_seconds,
         )
         before = points.get(pool) or PooledCalibration.new(judge.levels)
         points[pool] = before.after(steps)
@@ -216,6 +217,7 @@ def _finished(
             realised=seen[rows, None],
             pool_size=sizes[pool],
             told=judged.broken[rows, None, :],
+            until_seconds=at_seconds,
         )
         of_peaks = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         tops[pool] = of_peaks.after(highest)

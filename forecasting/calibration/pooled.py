@@ -26,7 +26,7 @@ from forecasting.calibration.stored_fields import Fields
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Of the stored form and of what its numbers mean."""
 
 WILD: Final[Mapping[Unit, float]] = {"spread": 1000.0, "change": 50_000.0}
@@ -76,6 +76,7 @@ class Finished:
         window_steps: Steps of a whole window: 1 for peaks.
         pool_size: Series in the class, those that are not here included; 0 if all are.
         told: Misses that were told early (``after_broken``), shape of ``promised``; None for none.
+        until_seconds: When the newest of them was over, Unix time.
     """
 
     series: Sequence[str]
@@ -86,6 +87,7 @@ class Finished:
     window_steps: int = 1
     pool_size: int = 0
     told: np.ndarray | None = None
+    until_seconds: int = 0
 
     def __post_init__(self) -> None:
         n_series, n_steps = len(self.series), np.shape(self.promised)[1]
@@ -113,6 +115,8 @@ class PooledCalibration:
             of each level, shape (1 + n_levels,).
         ignored: Scores that were not numbers, or wild.
         unit: What misses are counted in.
+        until_seconds: When the newest window that taught anything was over, or broke, Unix time;
+            0 before the first.
     """
 
     levels: tuple[float, ...]
@@ -124,6 +128,7 @@ class PooledCalibration:
     tops: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
     ignored: int = 0
     unit: Unit = "spread"
+    until_seconds: int = 0
 
     @classmethod
     def new(cls, levels: Sequence[float], feedback: Feedback | None = None) -> PooledCalibration:
@@ -227,6 +232,7 @@ class PooledCalibration:
             own=self._with_own(finished.series, excess, windows),
             tops=self._with_tops(finished.series, scores, usable),
             ignored=ignored,
+            until_seconds=max(self.until_seconds, finished.until_seconds),
         )
 
     def only(self, series: Sequence[str]) -> PooledCalibration:
@@ -248,6 +254,7 @@ class PooledCalibration:
             "own": {name: row.tolist() for name, row in self.own.items()},
             "tops": {name: row.tolist() for name, row in self.tops.items()},
             "ignored": self.ignored,
+            "until_seconds": self.until_seconds,
         }
 
     @classmethod
@@ -275,10 +282,11 @@ class PooledCalibration:
             tops=_rows(field_of.inner("tops"), 1 + len(levels)),
             ignored=field_of.whole("ignored"),
             unit="spread" if unit == "spread" else "change",
+            until_seconds=field_of.whole("until_seconds"),
         )
 
     def after_broken(
-        self, series: Sequence[str], levels: np.ndarray, pool_size: int
+        self, series: Sequence[str], levels: np.ndarray, pool_size: int, at_seconds: int = 0
     ) -> PooledCalibration:
         """Windows that are still open have exceeded their promise: that counts at once.
 
@@ -288,6 +296,7 @@ class PooledCalibration:
             series: Whose windows, each once.
             levels: Which levels broke just now, bools, shape (n_series, n_levels).
             pool_size: Series in the class.
+            at_seconds: When, Unix time.
         """
         n_class = max(1, pool_size)
         # One window after the other, since sums depend on their order.
@@ -299,6 +308,7 @@ class PooledCalibration:
             self,
             drift=self._held(drift),
             own=MappingProxyType({**self.own, **dict(zip(series, own, strict=True))}),
+            until_seconds=max(self.until_seconds, at_seconds),
         )
 
     @property

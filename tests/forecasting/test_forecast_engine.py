@@ -68,6 +68,17 @@ def test_rehearsed_windows_are_counted_apart_from_live_ones() -> None:
     assert (later.rehearsed.windows, later.live.windows) == (len(cuts), 1)
 
 
+def test_a_correction_is_as_old_as_the_newest_window_behind_it() -> None:
+    bins = np.array([0, 1, 20, 36]) / 144
+    _, answers = _rounds(MemorySource({"a": _diurnal()}), list(11 + bins), ["a"], ForecasterState())
+    day, until = 86400, []
+    for (answer,) in answers:
+        assert answer.made is not None
+        until.append(int(answer.made.calibrated_until_seconds[answer.row]))
+    # Steps teach every ten minutes, the peak when a window is over.
+    assert until == [11 * day, 11 * day, 11 * day, 11.25 * day]
+
+
 def test_a_rehearsal_knows_nothing_that_came_later() -> None:
     values = _diurnal(10)
     changed = values.copy()
