@@ -158,7 +158,13 @@ class StatusThread(PeriodicThread):
             return
         now_seconds = ns_to_seconds(self._clock.monotonic_ns())
         try:
-            self.account.take(outcome.measured_watts, outcome.outlooks, now_seconds)
+            self.account.take(
+                outcome.measured_watts,
+                outcome.outlooks,
+                now_seconds,
+                ns_to_seconds(outcome.wall_time_ns),
+                {} if self.promisable is None else self.promisable.promised_watts,
+            )
         except Exception:
             self._go_on_without("the account of windows")
 

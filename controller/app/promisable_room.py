@@ -78,6 +78,8 @@ class PromisableRoom:
         self._topology: Topology | None = None
         #: By domain; replaced as a whole, so that other threads may read it.
         self.by_domain: Mapping[str, tuple[PromisableWatts, ...]] = {}
+        #: What work below each domain was promised, AC watts.
+        self.promised_watts: Mapping[str, float] = {}
 
     def judge(
         self,
@@ -105,6 +107,7 @@ class PromisableRoom:
         self._judged_seconds, self._topology = now_seconds, outcome.topology
         load, tree = self._load_tree(outcome.topology), outcome.topology.tree
         promised = promised_watts(load, outcome.topology, pods)
+        self.promised_watts = dict(zip(tree.names, promised.tolist(), strict=True))
         found: dict[str, tuple[PromisableWatts, ...]] = {}
         bounds: dict[int, Sequence[float]] = {-1: (math.inf,) * len(self._risks)}
         for index, name in enumerate(tree.names):
@@ -125,7 +128,7 @@ class PromisableRoom:
 
     def forget(self) -> None:
         """Nothing is known any more: another replica leads."""
-        self._steady, self.by_domain = {}, {}
+        self._steady, self.by_domain, self.promised_watts = {}, {}, {}
         self._judged_seconds, self._topology = -math.inf, None
 
     def _load_tree(self, topology: Topology) -> LoadTree:

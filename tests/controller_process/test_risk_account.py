@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from tests.forecasting.forecast_builders import AUTHORITY, make_forecast
 
 REACH_BINS = 36
 LOOK_SECONDS = 30.0
+UNIX_SECONDS = 1e8
 
 
 def outlook(p99: float = 100.0, p95: float = 80.0, **changes: object) -> Outlook:
@@ -26,12 +28,18 @@ def outlook(p99: float = 100.0, p95: float = 80.0, **changes: object) -> Outlook
     return ForecastBook.of(AUTHORITY, [body]).of_domain("row", Question(1e8, 1000.0))
 
 
-def fed(account: RiskAccount, bins: Sequence[float], said: Outlook, start: float = 0.0) -> float:
+def fed(
+    account: RiskAccount,
+    bins: Sequence[float],
+    said: Outlook,
+    start: float = 0.0,
+    promised: Mapping[str, float] = MappingProxyType({}),
+) -> float:
     """Ten minutes of each draw; the end."""
     now = start
     for draw in bins:
         for _ in range(int(BIN_SECONDS / LOOK_SECONDS)):
-            account.take({"row": draw}, {"row": said}, now)
+            account.take({"row": draw}, {"row": said}, now, UNIX_SECONDS, promised)
             now += LOOK_SECONDS
     return now
 
@@ -41,7 +49,7 @@ def fed(account: RiskAccount, bins: Sequence[float], said: Outlook, start: float
 def test_windows_follow_one_another_and_each_is_broken_at_most_once(draws: list[float]) -> None:
     account = RiskAccount(risk_bands({0: 0.05}))
     end = fed(account, draws, outlook())
-    account.take({}, {}, end)
+    account.take({}, {}, end, UNIX_SECONDS)
     for risk, promised in ((0.01, 100.0), (0.05, 80.0)):
         windows = [draws[i : i + REACH_BINS] for i in range(0, len(draws), REACH_BINS)]
         broken = [max(window) > promised for window in windows]
@@ -55,14 +63,37 @@ def test_seconds_above_break_nothing_and_only_believed_forecasts_are_held_to_acc
     account = RiskAccount()
     for second in range(600):
         draw = 1000.0 if second % 60 == 0 else 50.0
-        account.take({"row": draw}, {"row": outlook()}, float(second))
-    account.take({"row": 50.0}, {"row": outlook()}, 600.0)
+        account.take({"row": draw}, {"row": outlook()}, float(second), UNIX_SECONDS)
+    account.take({"row": 50.0}, {"row": outlook()}, 600.0, UNIX_SECONDS)
     assert not account.violations
     none = RiskAccount()
     fed(none, [500.0] * 80, outlook(fallback=True))
     fed(none, [500.0] * 80, outlook(p99=1e6), 1e6)
     assert not none.windows
     assert not none.violations
+
+
+def test_what_runs_is_held_to_the_quantile_that_decisions_take() -> None:
+    said = outlook(running={"p50": 30.0, "p95": 40.0, "p99": 50.0})
+    account = RiskAccount()
+    fed(account, [60.0, 60.0], said, promised={"row": 500.0})
+    assert account.violations["row", 0.01] == 1
+    # Who came since was counted by whoever placed it, at what it was promised.
+    account = RiskAccount()
+    end = fed(account, [45.0], said, promised={"row": 500.0})
+    fed(account, [60.0, 60.0], said, end, promised={"row": 515.0})
+    assert not account.violations
+    # Nobody knows who came: the whole peak, free boards at work included.
+    account = RiskAccount()
+    fed(account, [60.0, 60.0], said)
+    assert not account.violations
+
+
+def test_a_window_ends_where_its_forecast_does() -> None:
+    account, late = RiskAccount(), UNIX_SECONDS + 3 * BIN_SECONDS
+    for now in (0.0, (REACH_BINS - 3) * BIN_SECONDS):
+        account.take({"row": 50.0}, {"row": outlook()}, now, late)
+    assert account.windows["row", 0.01] == 1
 
 
 def test_who_lost_the_lead_counts_no_window_that_it_did_not_see_to_its_end() -> None:
