@@ -104,6 +104,10 @@ class Engine:
         self._rehearsed = rehearsed
         self.memory = memory or EngineMemory()
 
+    def close(self) -> None:
+        """End what its models work at beside the rounds."""
+        self._panel.close()
+
     def settle(
         self, history: History, pools: Mapping[SeriesId, Pool], beside: Beside | None = None
     ) -> None:

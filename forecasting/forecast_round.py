@@ -34,7 +34,7 @@ from forecasting.series_source import (
 from forecasting.targets import Target, TargetKey
 from forecasting.tiers.records import HISTORY_DAYS
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
-from wattpack.errors import InputError, WattpackError
+from wattpack.errors import InputError, TransientError, WattpackError
 
 MAX_REHEARSED: Final = 500
 """New series rehearsed in one round; a rehearsal costs about 24 forecasts each."""
@@ -75,6 +75,11 @@ class ForecasterState:
     def records(self) -> dict[SeriesId, PromiseRecord]:
         """How the promises to every target did."""
         return {k: v for e in self.engines.values() for k, v in e.memory.records.items()}
+
+    def close(self) -> None:
+        """End what models work at beside the rounds."""
+        for engine in self.engines.values():
+            engine.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,8 @@ def step(
     if patience.last is not None and not patience.answers:
         raise patience.last
     done = frozenset() if state.desk is None else taken_over(state.desk, state.engines)
+    for group in state.engines.keys() - groups.keys():
+        state.engines[group].close()
     state = replace(
         state,
         engines={group: engine for group, engine in state.engines.items() if group in groups},
@@ -224,15 +231,21 @@ def _answer(
     asides: Mapping[SeriesId, DrawAside],
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """The answers of one group; members that it cannot compute with fail alone."""
+    group = members[0].group
     try:
+        if group not in state.engines:
+            engine = Engine(Shape(*group), state.tiers.live(group[1]))
+            state = replace(state, engines={**state.engines, group: engine})
         return _answered(state, members, history, asides)
     except (WattpackError, ArithmeticError, ValueError) as error:
         log.warning("a group of %d forecasts failed: %s", len(members), error)
+        together = TransientError(f"{len(members)} forecasts failed together: {error}")
         culprits = _culprits(state, members, history, asides)
     good = [i for i in range(len(members)) if i not in culprits]
     refused = [_refused(members[i], why) for i, why in culprits.items()]
     if not good or not culprits:
-        return state, refused or [_refused(m, _incalculable(ValueError("group"))) for m in members]
+        # Where each alone can be computed with, it is nobody's fault: what was said last ages.
+        return state, refused or [_refused(member, together) for member in members]
     rest = replace(history, series=[history.series[i] for i in good], values=history.values[good])
     state, made = _answered(state, [members[i] for i in good], rest, asides)
     return state, [*made, *refused]
@@ -315,11 +328,14 @@ def _culprits(
     history: History,
     asides: Mapping[SeriesId, DrawAside],
 ) -> dict[int, WattpackError]:
-    """Which members cannot be computed with, each tried alone with models of its own."""
+    """Which members cannot be computed with, each tried alone.
+
+    With the lightest models: others cost only themselves when they fail, and would begin fits.
+    """
     found: dict[int, WattpackError] = {}
     # Who is tried alone needs no record where others get theirs beside the rounds.
     known = frozenset() if state.desk is None else frozenset(m.key for m in members)
-    alone = ForecasterState(state.tiers, rehearsed=known)
+    alone = ForecasterState(RIDGE_ALONE, rehearsed=known)
     for i, member in enumerate(members):
         row = replace(history, series=[history.series[i]], values=history.values[i : i + 1])
         try:

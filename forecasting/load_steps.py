@@ -9,6 +9,7 @@ counted, and load that stops telling loses its say at once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,9 @@ from forecasting.round_paths import PATHS
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.records import Records
+from wattpack.errors import WattpackError
+
+log = logging.getLogger(__name__)
 
 BY_LOAD: Final = "by-load"
 """Flag of a domain whose steps are its load's, through the capacity model."""
@@ -75,7 +79,14 @@ class LoadSteps:
         if not told:
             return steps, by_load
         made = steps.copy()
-        for one, paths in zip(told, self._paths(history, told), strict=True):
+        try:
+            joint = self._paths(history, told)
+        except (WattpackError, ArithmeticError, ValueError) as error:
+            # As a tier that fails: the direct steps stand, and the next round begins anew.
+            log.warning("no load tells its steps this round: %s", error)
+            self._model = Ridge(Records(), self._shape.horizon)
+            return steps, by_load
+        for one, paths in zip(told, joint, strict=True):
             if not np.isfinite(paths).all():
                 continue
             ceiling = float(np.nan_to_num(ceilings[one.row], nan=np.inf))

@@ -20,6 +20,7 @@ from forecasting.forecaster import Forecaster, Provenance
 from forecasting.open_issues import WEIGHED_LEVELS
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.last_day import LastDayMaximum
+from forecasting.tiers.tier import Tier
 from wattpack.errors import WattpackError
 
 FRESH_SHARE: Final = 0.5
@@ -73,6 +74,12 @@ class TierPanel:
     def provenances(self) -> tuple[Provenance, ...]:
         """What stands behind each tier's answers."""
         return tuple(tier.provenance for tier in self._tiers)
+
+    def close(self) -> None:
+        """End what tiers work at beside the rounds."""
+        for tier in self._tiers:
+            if isinstance(tier, Tier):
+                tier.close()
 
     def combined(
         self,

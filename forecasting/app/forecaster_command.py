@@ -184,6 +184,7 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
             http.stop()
         for part in (answers, verdicts, *informers):
             part.stop()
+        process.state.close()
         if desk is not None:
             desk.close()
     return 0

@@ -72,6 +72,10 @@ class Training(Protocol):
         """Forests that came since the last call."""
         ...
 
+    def close(self) -> None:
+        """End the fit that runs."""
+        ...
+
 
 class InlineTraining:
     """Fits at once, in the caller's time: backtests and tests."""
@@ -90,6 +94,9 @@ class InlineTraining:
         """What ``submit`` fitted."""
         made, self._made = self._made, None
         return made
+
+    def close(self) -> None:
+        """Nothing runs between the calls."""
 
 
 class _Span:
@@ -168,6 +175,11 @@ class Boosted(Tier):
         """Why it never answers, or why its forests age; empty without a reason."""
         found = [span.training.problem for span in self._spans if span.training.problem]
         return self._missing or (found[0] if found else "")
+
+    def close(self) -> None:
+        """End fits that run; forests that are there go on answering."""
+        for span in self._spans:
+            span.training.close()
 
     def _learn(self) -> None:
         if self._missing:

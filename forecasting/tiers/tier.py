@@ -96,6 +96,9 @@ class Tier(ABC):
         result: Floats = np.quantile(peaks, level, axis=1, method="inverted_cdf")
         return result
 
+    def close(self) -> None:  # noqa: B027  most tiers do all they do in their calls
+        """End what goes on beside the calls."""
+
     def _learn(self) -> None:  # noqa: B027  a tier without parameters has nothing to do
         """Renew what is cheap to renew after new bins."""
 

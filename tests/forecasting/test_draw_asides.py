@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from capacity.profile_library import shipped_library
+from forecasting import forecast_round
 from forecasting.engine_question import Beside, Question, Shape
+from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
+from forecasting.forecast_round import ForecasterState
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
@@ -19,7 +22,7 @@ from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLin
 from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
-from forecasting.targets import target_of
+from forecasting.targets import Target, target_of
 from forecasting.tiers.direct_ridge import Ridge
 from tests.forecasting.test_domain_boards import boards as boards_of
 from tests.forecasting.test_domain_boards import pod
@@ -98,6 +101,46 @@ def test_load_that_explains_little_tells_nothing() -> None:
     made, told = steps_by_load(load_of(6), draw, np.nan)
     assert not told
     assert not made.any()
+
+
+def test_a_clock_that_is_set_back_costs_the_load_a_round_and_nothing_else() -> None:
+    target = Target("power", "row", NAME, "domain", 36, 600, (0.5, 0.99), None, 1)
+    load = load_of(11)
+    draw = 44 * load + 1000 + np.random.default_rng(5).normal(0, 20, load.size)
+
+    state, told = ForecasterState(rehearsed=frozenset([target.key])), []
+    for end in (10 * DAY + 1, 10 * DAY + 2, 10 * DAY + 1, 10 * DAY + 2, 10 * DAY + 3):
+        past = slice(end - 10 * DAY, end)
+        source = History([NAME], draw[None, past], end * 600)
+        asides = {NAME: DrawAside(40.0 * load[None, past])}
+        state, (answer,) = forecast_round._answer(state, [target], source, asides)
+        assert answer.error is None
+        told.append(BY_LOAD in answer.flags)
+    assert told == [True, True, False, True, True]
+
+
+def test_a_group_that_fails_together_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = [
+        Target("power", name, SeriesId(name), "domain", 36, 600, (0.5, 0.99), None, 1)
+        for name in ("a", "b")
+    ]
+    names = [SeriesId(f"power/{target.name}") for target in targets]
+    values = np.stack([load_of(10), load_of(10, seed=1)])
+    issue = Engine.issue
+
+    def only_alone(engine: Engine, question: Question) -> Forecast:
+        if len(question.history.series) > 1:
+            raise ArithmeticError("together")
+        return issue(engine, question)
+
+    monkeypatch.setattr(Engine, "issue", only_alone)
+    state = ForecasterState(rehearsed=frozenset(target.key for target in targets))
+    _, answers = forecast_round._answer(
+        state, targets, History(names, values, values.shape[1] * 600), {}
+    )
+    for answer in answers:
+        assert answer.error is not None
+        assert not isinstance(answer.error, InputError)
 
 
 def test_trust_is_lost_below_seventy_and_won_at_eighty_per_cent() -> None:
