@@ -47,7 +47,8 @@ class RunningWorkReader:
                 log.warning("no lead times: %s", error)
             self._failed = str(error)
             # What was read last is still the best guess of how domains add up and what they have.
-            return RunningWork(above=self._above, boards=self._boards)
+            boards = self._boards
+            return RunningWork(above=self._above, boards=boards, changes=boards.changes())
         self._failed, self._above = "", found.above
         return found
 
@@ -63,7 +64,6 @@ class RunningWorkReader:
         domains = self._kube.list(PowerDomain.meta.resource).items
         nodes = self._kube.list(NODES).items
         boards = DomainBoards.of(works, self._book, pods, nodes, domains)
-        changes = boards.changes(self._boards, now_seconds)
-        self._boards = boards
+        self._boards = boards = boards.since(self._boards, now_seconds)
         found = RunningWork.of(works, pods, nodes, domains)
-        return replace(found, boards=boards, changes=changes)
+        return replace(found, boards=boards, changes=boards.changes())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,6 +37,9 @@ from wattpack.quantities import pod_requests
 MOST_BOARDS: Final = 1024
 """Of one server; a node that offers more cannot be read."""
 
+LONGEST_BIN_SECONDS: Final = 3600.0
+"""No step is longer: what went so long ago is in no newest bin any more."""
+
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -50,6 +53,7 @@ class DomainBoards:
         held_watts: Of those at work that a pod holds.
         serving: Boards by the name of the work on them, of every domain with a pod.
         pods: By UID, what each pod draws and in which domains.
+        gone: The same of pods that went within an hour, and when they were missed first, Unix time.
     """
 
     startable_watts: Mapping[str, float] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class DomainBoards:
     held_watts: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, Mapping[str, tuple[Boards, ...]]] = field(default_factory=dict)
     pods: Mapping[str, PodWatts] = field(default_factory=dict)
+    gone: Mapping[str, tuple[PodWatts, float]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -110,22 +115,31 @@ class DomainBoards:
         boards = self.serving.get(domain, {}).get(workload, ())
         return LoadLine.shared(boards, load_per_board) if boards else None
 
-    def changes(self, before: DomainBoards, now_seconds: float) -> dict[str, list[DrawChange]]:
-        """Work that came to a domain or went from it.
+    def since(self, before: DomainBoards, now_seconds: float) -> DomainBoards:
+        """This look with what an earlier one knows of pods that went.
 
         Args:
-            before: An earlier look. What it saw and is not there any more went just now.
+            before: What it saw and is not there any more went just now.
             now_seconds: Of this look, Unix time.
         """
+        recent = {
+            uid: (pod, at)
+            for uid, (pod, at) in before.gone.items()
+            if now_seconds - at < LONGEST_BIN_SECONDS
+        }
+        recent |= {uid: (pod, now_seconds) for uid, pod in before.pods.items()}
+        gone = {uid: one for uid, one in recent.items() if uid not in self.pods}
+        return replace(self, gone=gone)
+
+    def changes(self) -> dict[str, list[DrawChange]]:
+        """Work that came to a domain or went from it."""
         found: dict[str, list[DrawChange]] = {}
-        gone = (pod for uid, pod in before.pods.items() if uid not in self.pods)
-        for came, pods in ((True, self.pods.values()), (False, gone)):
-            for pod in pods:
-                at = pod.bound_at_seconds if came else now_seconds
-                if math.isfinite(at):
-                    change = DrawChange(at, pod.watts if came else -pod.watts)
-                    for domain in pod.domains:
-                        found.setdefault(domain, []).append(change)
+        came = [(pod, pod.bound_at_seconds, pod.watts) for pod in self.pods.values()]
+        went = [(pod, at, -pod.watts) for pod, at in self.gone.values()]
+        for pod, at, watts in (*came, *went):
+            if math.isfinite(at):
+                for domain in pod.domains:
+                    found.setdefault(domain, []).append(DrawChange(at, watts))
         return found
 
     def rows(self, domains: Sequence[str]) -> tuple[Floats, Floats]:

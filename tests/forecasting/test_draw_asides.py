@@ -190,12 +190,21 @@ def test_a_pod_that_came_or_went_is_a_change_of_all_domains_above_it() -> None:
     new = pod("new", "b", 4)
     new["status"]["conditions"] = [at]
     after = boards_of([new, pod("stays", "a", 1)])
-    found = after.changes(before, 100.0)
+    found = after.since(before, 100.0).changes()
     rows = sorted(found["row"])
     assert [(c.at_seconds, np.sign(c.watts)) for c in rows] == [(70.0, 1.0), (100.0, -1.0)]
     assert found["rack"] == found["row"]
     assert rows[0].watts == pytest.approx(-2 * rows[1].watts)
-    assert after.changes(DomainBoards(), 100.0)["rack"] == [rows[0]]
+    assert after.since(DomainBoards(), 100.0).changes()["rack"] == [rows[0]]
+
+
+def test_a_pod_that_went_stays_gone_at_every_look_of_its_bin() -> None:
+    looks = [boards_of([pod("old", "b", 2)]), boards_of([]), boards_of([]), boards_of([])]
+    times, seen, told = (100.0, 700.0, 710.0, 2 * 86400.0), DomainBoards(), []
+    for look, now_seconds in zip(looks, times, strict=True):
+        seen = look.since(seen, now_seconds)
+        told.append([one.at_seconds for one in seen.changes().get("row", [])])
+    assert told[1:] == [[700.0], [700.0], []]
 
 
 # -- the process -----------------------------------------------------------------------------------
