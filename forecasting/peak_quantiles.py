@@ -6,6 +6,9 @@ import math
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from forecasting.series_source import Floats
 from wattpack.units import require_number
 
 LEAST_RISK: Final = 0.01
@@ -13,6 +16,20 @@ LEAST_RISK: Final = 0.01
 
 MOST_RISK: Final = 0.5
 """Of the median."""
+
+
+def between_levels(asked: Floats, levels: Floats, values: Floats) -> Floats:
+    """Quantiles at levels between known ones: linear in the logarithm of the risk.
+
+    Args:
+        asked: In (0, 1), shape (n,).
+        levels: Rising, shape (n_levels,).
+        values: Theirs, the same shape.
+
+    Returns:
+        Shape (n,); beyond the outermost levels their values.
+    """
+    return np.interp(-np.log1p(-asked), -np.log1p(-levels), values)
 
 
 class PeakQuantiles(NamedTuple):

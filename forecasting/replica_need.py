@@ -16,11 +16,14 @@ import numpy as np
 
 from forecasting.decisions import Decision, PrewarmRule, StartTimes, prewarm
 from forecasting.lead_time import StepWindow
+from forecasting.peak_quantiles import between_levels
 from forecasting.series_source import Floats
 from wattpack.api.demand_forecast import ReplicaRule
 
 SAMPLES: Final = 400
 """Of each step, evenly over the levels: a risk of 1 % is four of them."""
+
+MEDIAN: Final = 0.5
 
 LONGEST_START_SECONDS: Final = 341.0
 """p95 of the slowest start among the shipped entries (docs/workloads.md, mostly assumed): for a
@@ -80,7 +83,15 @@ def needed_replicas(
 
 
 def _samples(levels: Sequence[float], quantiles: Floats) -> Floats:
-    """Shape (n, horizon): straight in the logarithm of the risk, outermost levels beyond."""
-    at = -np.log(1.0 - (np.arange(SAMPLES) + 0.5) / SAMPLES)
-    known = -np.log(1.0 - np.asarray(levels, dtype=np.float64))
-    return np.stack([np.interp(at, known, row) for row in quantiles], axis=1)
+    """Shape (n, horizon): straight in the logarithm of the risk, the highest level beyond.
+
+    Nothing is published below the median unless it is asked for: there a step is as far below the
+    median, as a factor, as it is above it at the opposite level (assumed).
+    """
+    at, known = (np.arange(SAMPLES) + 0.5) / SAMPLES, np.asarray(levels, dtype=np.float64)
+    paths = np.stack([between_levels(at, known, row) for row in quantiles], axis=1)
+    low = at < known[0]
+    if known[0] == MEDIAN and low.any():
+        median, above = quantiles[:, 0], paths[::-1][low]
+        paths[low] = np.where(above > 0, median * median / np.where(above > 0, above, 1.0), 0.0)
+    return paths

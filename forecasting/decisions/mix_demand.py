@@ -12,6 +12,7 @@ import numpy as np
 
 from forecasting.decisions.amounts import Prices
 from forecasting.decisions.decision import Decision
+from forecasting.peak_quantiles import between_levels
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
@@ -28,7 +29,8 @@ def mix_demand(
         unserved_price: Of one unit of demand that is not served over that time.
 
     Returns:
-        Between the levels the straight line; beyond them the outermost, and the reason says so.
+        Between the levels linear in the logarithm of the risk, as everybody else takes it; beyond
+        them the outermost, and the reason says so.
 
     Raises:
         InputError: levels that do not rise, as many as there are peaks.
@@ -38,7 +40,7 @@ def mix_demand(
     if values.shape != known.shape or len(known) == 0 or np.any(np.diff(known) <= 0):
         raise InputError("levels", f"{len(values)} rising levels", tuple(levels))
     wanted = Prices(gpu_price, unserved_price).critical_level
-    amount = float(np.interp(wanted, known, values))
+    amount = float(between_levels(np.array([wanted]), known, values)[0])
     told = f"{amount:.6g} is quantile {wanted:.4g}, where a GPU more costs what it serves"
     if not known[0] <= wanted <= known[-1]:
         nearest = known[0] if wanted < known[0] else known[-1]

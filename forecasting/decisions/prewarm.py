@@ -11,7 +11,7 @@ the start's quantile, not by keeping replicas for a fixed time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -100,7 +100,10 @@ def prewarm(
         raise InputError("paths", f"steps for {steps * step_seconds:g} s", f"{ends:g} s")
     needs = np.ceil(highest_within(paths, steps) / rule.replica_rate - 1e-9)
     if rule.violation_price is not None:
-        made = least_priced_violations(needs, 1.0, rule.violation_price)
+        # What runs in any case saves nothing by not being there.
+        runs = min(max(rule.least, floor), rule.most)
+        made = least_priced_violations(np.maximum(needs - runs, 0.0), 1.0, rule.violation_price)
+        made = replace(made, amount=made.amount + runs)
     else:
         made = cost_and_risk(needs, None, rule.risk)
     if made.amount < floor:

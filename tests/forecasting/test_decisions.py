@@ -32,6 +32,7 @@ from forecasting.decisions import (
     promisable_watts,
     steadied,
 )
+from forecasting.peak_quantiles import PeakQuantiles
 from wattpack.errors import InputError
 
 needs_lists = st.lists(st.integers(0, 40), min_size=1, max_size=24)
@@ -316,10 +317,22 @@ def test_no_number_of_replicas_is_cheaper_on_the_paths(seed: int, price: float) 
     assert costs[int(made.amount)] == pytest.approx(min(costs))
 
 
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 200), st.integers(0, 12))
+def test_what_runs_in_any_case_is_not_weighed(seed: int, price: float, least: int) -> None:
+    paths = np.random.default_rng(seed).gamma(3, 8, (50, 5))
+    made = prewarm(paths, 60, StartTimes(120, 60), PrewarmRule(5.0, price, least=least), 0)
+    short = [sum(path[:3].max() > 5.0 * n + 1e-6 for path in paths) / 50 for n in range(60)]
+    costs = [n + price * share for n, share in enumerate(short)]
+    assert costs[int(made.amount)] == pytest.approx(min(costs[least:]))
+
+
 def test_a_mix_is_bought_for_the_quantile_that_pays() -> None:
     peaks, levels = np.array([10.0, 20.0, 30.0]), [0.5, 0.95, 0.99]
     assert mix_demand(peaks, levels, 1, 1).amount == 10
     assert mix_demand(peaks, levels, 5, 95).amount == pytest.approx(20)
+    # The same demand as at the risk that the prices come to.
+    at_risk = PeakQuantiles(10.0, 20.0, 30.0).at_risk(0.02)
+    assert mix_demand(peaks, levels, 2, 98).amount == pytest.approx(at_risk)
     beyond = mix_demand(peaks, levels, 1, 999)
     assert (beyond.amount, beyond.binding) == (30, "limit")
     assert "0.99" in beyond.reason

@@ -152,6 +152,20 @@ def test_a_rule_that_contradicts_itself_is_refused(rule: dict[str, Any]) -> None
         target_of(body)
 
 
+def test_prices_buy_what_they_would_if_all_levels_were_told() -> None:
+    draws = np.sort(100.0 * np.exp(0.5 * np.random.default_rng(4).normal(size=20_000)))
+    levels = (0.5, 0.95, 0.99)
+    rows = np.quantile(draws, levels)[None]
+    demand = ExpectedDemand(StepWindow(0.0, 600.0), levels, rows, 0.0)
+    for price in (60.0, 90.0, 105.0, 150.0, 200.0, 300.0):
+        rule = ReplicaRule(rate=1.0, violation_price=price, least=60)
+        made = needed_replicas(rule, demand, 0.0, StartTimes(300.0, 300.0))
+        assert made is not None
+        amounts = np.arange(60, 400)
+        costs = amounts + price * (1 - np.searchsorted(draws, amounts) / len(draws))
+        assert costs[int(made.amount) - 60] <= 1.015 * costs.min()
+
+
 @examples(60)
 @given(
     medians=st.lists(st.floats(0, 500), min_size=3, max_size=6),
