@@ -315,8 +315,10 @@ def _rehearse(
     beside = Beside(parents_of([members[i] for i in new]), known)
     if state.desk is not None:
         base = rehearsal_base(engine.memory)
-        state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, beside))
-        return state
+        if state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, beside)):
+            return state
+        # The desk is free, so nothing can be begun: promises that are kept are their record.
+        return replace(state, rehearsed=state.rehearsed | targets)
     tiers = state.tiers.rehearsing(shape.horizon)
     engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, beside)
     return replace(state, rehearsed=state.rehearsed | targets)

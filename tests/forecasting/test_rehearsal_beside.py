@@ -175,6 +175,17 @@ def test_a_rehearsal_that_fails_is_not_repeated_and_leaves_the_series_to_its_pro
     assert later.record.live.windows == 1
 
 
+def test_where_no_process_can_be_started_promises_are_the_record() -> None:
+    desk = RehearsalProcess(ManualClock(), "ridge", command=("/no/such/program",))
+    t = np.arange(11 * DAY)
+    source = MemorySource({"a": 100 + 40 * np.sin(2 * np.pi * t / DAY)})
+    target = Target("ns", "a", SeriesId("a"), "workload", 36, 600, LEVELS, None, 1)
+    state, (answer,) = step(ForecasterState(desk=desk), 10 * 86400, source, [target])
+    assert target.key in state.rehearsed
+    assert REHEARSING not in answer.flags
+    assert "uncalibrated" in answer.flags
+
+
 def test_one_history_that_cannot_be_computed_with_costs_only_its_own_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
