@@ -122,7 +122,7 @@ def _broken(
         tops[pool] = calibration.after_broken(names, new[rows], sizes[pool], at_seconds)
     for i in np.nonzero(new[:, judge.promised])[0]:
         name = issue.series[i]
-        records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
+        records[name] = memory.record(name).after_broken((True,), first=True)
     memory = replace(memory, records=records, peaks=tops)
     return memory, replace(issue, broken=issue.broken | new)
 
@@ -224,7 +224,7 @@ def _finished(
     promised = judged.told_peaks[:, judge.promised] * (1 + HAIR)
     # What would have been above the promise, had caps let it, is nobody's miss.
     counted = np.where((peaks > promised) & (peaks_so_far(drawn) <= promised), np.nan, peaks)
-    records = _recorded(memory, judged, counted, judge, at_seconds)
+    records = _recorded(memory, judged, counted, judge)
     return replace(memory, records=records, peaks=tops)
 
 
@@ -240,7 +240,7 @@ def _wanted_peaks(judged: OpenIssue, drawn: Floats, wanted: Floats, judge: Judge
 
 
 def _recorded(
-    memory: EngineMemory, judged: OpenIssue, peaks: Floats, judge: Judge, at_seconds: int
+    memory: EngineMemory, judged: OpenIssue, peaks: Floats, judge: Judge
 ) -> Mapping[SeriesId, PromiseRecord]:
     """Every series' record with one finished window more."""
     records = dict(memory.records)
@@ -248,7 +248,7 @@ def _recorded(
     for i in np.nonzero(np.isfinite(peaks))[0]:
         name, at = judged.series[i], judge.promised
         records[name] = memory.record(name).after(
-            (float(judged.told_peaks[i, at]),), float(peaks[i]), at_seconds, kind,
+            (float(judged.told_peaks[i, at]),), float(peaks[i]), kind,
             told=(bool(judged.broken[i, at]),),
         )  # fmt: skip
     return records

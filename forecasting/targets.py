@@ -110,11 +110,6 @@ class Target:
         """Targets of one group are computed together."""
         return (self.step_seconds, self.horizon, self.levels)
 
-    @property
-    def pool(self) -> tuple[str, str, int, int, tuple[float, ...]]:
-        """Targets of one pool share a calibration; nobody's series moves another namespace's."""
-        return (self.namespace, self.kind, *self.group)
-
 
 def target_of(body: Mapping[str, Any]) -> Target:
     """The target in an object.

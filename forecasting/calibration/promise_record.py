@@ -10,16 +10,10 @@ import numpy as np
 
 from forecasting.binomial import share_bounds
 from forecasting.calibration.stored_fields import Fields
-from forecasting.series_source import DAY_SECONDS
-from wattpack.errors import InputError
 
 Kind = Literal["live", "rehearsed"]
 KINDS: Final[tuple[Kind, ...]] = ("live", "rehearsed")
-VERSION: Final = 1
-
-BUDGET_DAYS: Final = 7
-"""Days of a violation budget. Source: weekly error budgets, "Site Reliability Engineering",
-Beyer et al. 2016, chapter 3 (there a quarter); a week has 28 windows of six hours a series."""
+VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +61,11 @@ class PromiseRecord:
         levels: Quantile levels.
         live: Of windows that were forecast before they began.
         rehearsed: Of windows of the history, forecast afterwards with what was known before.
-        days: Live windows of the last days, oldest first: day number since 1970 and its counts.
     """
 
     levels: tuple[float, ...]
     live: Tally
     rehearsed: Tally
-    days: tuple[tuple[int, Tally], ...] = ()
 
     @classmethod
     def new(cls, levels: Sequence[float]) -> PromiseRecord:
@@ -85,7 +77,6 @@ class PromiseRecord:
         self,
         promised: Sequence[float],
         realised: float,
-        end_seconds: int,
         kind: Kind,
         told: Sequence[bool] | None = None,
     ) -> PromiseRecord:
@@ -94,7 +85,6 @@ class PromiseRecord:
         Args:
             promised: What was published, one a level.
             realised: Its highest value; NaN counts nothing.
-            end_seconds: When it ended, Unix time.
             kind: Live or rehearsed.
             told: Levels that were counted as broken while it was open.
         """
@@ -106,18 +96,19 @@ class PromiseRecord:
         )
         # A window that broke early was counted as a window then.
         fresh = Tally(int(not any(early)), broken, tuple(map(float, promised)), float(realised))
-        return self._with(fresh, end_seconds, kind)
+        if kind == "rehearsed":
+            return replace(self, rehearsed=self.rehearsed.plus(fresh))
+        return replace(self, live=self.live.plus(fresh))
 
-    def after_broken(self, levels: Sequence[bool], at_seconds: int, first: bool) -> PromiseRecord:
+    def after_broken(self, levels: Sequence[bool], first: bool) -> PromiseRecord:
         """A live window that is still open has exceeded its promise: that counts at once.
 
         Args:
             levels: Which levels broke just now.
-            at_seconds: When, Unix time.
             first: Whether none of the window's levels broke before.
         """
         fresh = Tally(int(first), tuple(map(int, levels)), (0.0,) * len(self.levels))
-        return self._with(fresh, at_seconds, "live")
+        return replace(self, live=self.live.plus(fresh))
 
     @property
     def total(self) -> Tally:
@@ -141,35 +132,6 @@ class PromiseRecord:
         tally = self._tally(kind)
         return tuple(share_bounds(v, tally.windows, confidence) for v in tally.violations)
 
-    def burn_rates(self, now_seconds: int) -> tuple[float | None, ...]:
-        """How many times as fast as allowed the week's violations come, one a level.
-
-        1 uses up exactly what the level allows for the windows that the last seven days had. None
-        while those days had no window.
-        """
-        week = self._week(now_seconds)
-        if week.windows == 0:
-            return (None,) * len(self.levels)
-        allowed = [(1 - level) * week.windows for level in self.levels]
-        return tuple(v / room for v, room in zip(week.violations, allowed, strict=True))
-
-    def burns_at(self, rate: float, now_seconds: int, doubt: float = 0.05) -> tuple[bool, ...]:
-        """Whether the week's violations surely come faster than ``rate`` times what is allowed.
-
-        A pool of one series has 28 windows a week: one miss of a 0.99 is then a rate of 3.6 and no
-        alarm. So the Clopper-Pearson lower bound has to lie above.
-
-        Args:
-            rate: Times what is allowed.
-            now_seconds: Unix time.
-            doubt: Share of false alarms at exactly that rate.
-        """
-        week = self._week(now_seconds)
-        lower = [share_bounds(v, week.windows, 1 - 2 * doubt)[0] for v in week.violations]
-        return tuple(
-            low > rate * (1 - level) for low, level in zip(lower, self.levels, strict=True)
-        )
-
     def to_json(self) -> dict[str, object]:
         """What ``from_json`` reads."""
         return {
@@ -177,7 +139,6 @@ class PromiseRecord:
             "levels": list(self.levels),
             "live": _tally_json(self.live),
             "rehearsed": _tally_json(self.rehearsed),
-            "tallies": {str(day): _tally_json(tally) for day, tally in self.days},
         }
 
     @classmethod
@@ -191,40 +152,17 @@ class PromiseRecord:
         stored.version(VERSION)
         levels = stored.numbers("levels", (None,))
         n_levels = len(levels)
-        tallies = stored.inner("tallies")
-        days = sorted((_day(tallies, name), name) for name in tallies)
         return cls(
             levels=tuple(levels.tolist()),
             live=_tally(stored.inner("live"), n_levels),
             rehearsed=_tally(stored.inner("rehearsed"), n_levels),
-            days=tuple((day, _tally(tallies.inner(name), n_levels)) for day, name in days),
         )
-
-    def _with(self, fresh: Tally, at_seconds: int, kind: Kind) -> PromiseRecord:
-        """With more counts; days that no budget looks at any more are dropped."""
-        if kind == "rehearsed":
-            return replace(self, rehearsed=self.rehearsed.plus(fresh))
-        today = at_seconds // DAY_SECONDS
-        by_day = dict(self.days)
-        by_day[today] = by_day.get(today, Tally.new(len(self.levels))).plus(fresh)
-        newest = max(by_day)
-        days = tuple(sorted((d, t) for d, t in by_day.items() if d > newest - BUDGET_DAYS))
-        return replace(self, live=self.live.plus(fresh), days=days)
 
     def _tally(self, kind: Kind | None) -> Tally:
         """Counts of one kind, or of both."""
         if kind is None:
             return self.total
         return self.live if kind == "live" else self.rehearsed
-
-    def _week(self, now_seconds: int) -> Tally:
-        """Counts of live windows of the last seven days, today included."""
-        today = now_seconds // DAY_SECONDS
-        total = Tally.new(len(self.levels))
-        for day, tally in self.days:
-            if today - BUDGET_DAYS < day <= today:
-                total = total.plus(tally)
-        return total
 
 
 def _tally_json(tally: Tally) -> dict[str, object]:
@@ -246,10 +184,3 @@ def _tally(stored: Fields, n_levels: int) -> Tally:
         reserved=tuple(stored.numbers("reserved", (n_levels,)).tolist()),
         realised=stored.number("realised"),
     )
-
-
-def _day(stored: Fields, name: str) -> int:
-    """A day's number."""
-    if not name.isdecimal() or len(name) > 8:
-        raise InputError(f"{stored.path}", "days since 1970", name)
-    return int(name)

@@ -21,7 +21,7 @@ from forecasting.decisions.mix_demand import mix_demand
 from forecasting.decisions.prewarm import PrewarmRule, StartTimes, prewarm
 from forecasting.decisions.priority_risks import RiskBand, risk_bands
 from forecasting.decisions.steadiness import ChangeLimits, SteadyState, steadied
-from forecasting.decisions.watts import added_watts_that_fit, promisable_watts
+from forecasting.decisions.watts import promisable_watts
 
 __all__ = [
     "FORECAST_CHANGES",
@@ -33,7 +33,6 @@ __all__ = [
     "RiskBand",
     "StartTimes",
     "SteadyState",
-    "added_watts_that_fit",
     "budgeted_risk",
     "cost_and_risk",
     "decide_at_actuators",

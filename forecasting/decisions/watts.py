@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from forecasting.decisions.amounts import cost_and_risk, highest_within
 from forecasting.decisions.decision import Decision
 from forecasting.series_source import Floats
-from wattpack.errors import InputError
 from wattpack.units import require_number
 
 
@@ -56,32 +53,3 @@ def _promisable(peaks: Floats, limit: float, promised: float, risk: float) -> De
     room = max(0.0, (limit if risk == 0 else max(most, 0.0)) - promised)
     told = f"{drawn_share:.1%} of what is promised is drawn at the peak"
     return need.because("risk" if risk else "limit", room, told)
-
-
-def added_watts_that_fit(
-    draws: Floats, limit_watts: float, risk: float, added: Floats | None = None
-) -> Decision:
-    """Watts that may still be placed in a domain at the risk; negative where it is over already.
-
-    Called where the planner builds its problem: the p99 to add to a domain is that of the sum with
-    what draws there, not the sum of two p99s.
-
-    Args:
-        draws: Joint paths of what draws there, shape (n, horizon), watts.
-        limit_watts: Upper edge of the domain's cap band.
-        risk: Share of windows in which it may be exceeded.
-        added: Paths of what is asked for, of the same futures; the answer is then what is left
-            after it.
-
-    Raises:
-        InputError: paths that do not belong together.
-    """
-    whole = np.asarray(draws, dtype=np.float64)
-    if added is not None:
-        if np.shape(added) != whole.shape:
-            raise InputError("added", f"paths of shape {whole.shape}", np.shape(added))
-        whole = whole + added
-    require_number("limitWatts", limit_watts, exclusive_minimum=0)
-    need = cost_and_risk(highest_within(whole), None, risk)
-    left = limit_watts - need.amount
-    return need.because("risk", left, f"{left:.6g} W are left below {limit_watts:.6g} W")

@@ -19,7 +19,6 @@ from forecasting.decisions import (
     Prices,
     StartTimes,
     SteadyState,
-    added_watts_that_fit,
     budgeted_risk,
     cost_and_risk,
     decide_at_actuators,
@@ -278,16 +277,6 @@ def test_what_is_promised_above_exceeds_the_limit_as_rarely_as_promised(
     assert made["high"].amount == pytest.approx(limit - promised)
     assert made["low"].amount >= made["high"].amount
     assert "drawn at the peak" in made["low"].reason
-
-
-def test_peaks_that_never_meet_leave_room_that_two_quantiles_would_not() -> None:
-    there, asked = np.zeros((100, 2)), np.zeros((100, 2))
-    there[:50], asked[50:] = 600.0, 500.0
-    together = added_watts_that_fit(there, 1000, 0.01, asked)
-    assert together.amount == 400
-    assert added_watts_that_fit(there, 500, 0.01).amount == -100
-    with pytest.raises(InputError, match="added"):
-        added_watts_that_fit(there, 1000, 0.01, asked[:3])
 
 
 def test_replicas_are_ordered_for_what_later_orders_cannot_serve() -> None:

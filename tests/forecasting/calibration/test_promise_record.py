@@ -14,56 +14,28 @@ from forecasting.calibration.promise_record import PromiseRecord
 from wattpack.errors import InputError
 
 LEVELS = (0.9, 0.99)
-DAY = 86400
 
 
 def test_live_windows_are_counted_apart_from_rehearsed_ones() -> None:
     record = PromiseRecord.new(LEVELS)
-    record = record.after((10.0, 20.0), 12.0, DAY, "rehearsed")
-    record = record.after((10.0, 20.0), 5.0, DAY, "live")
-    record = record.after((10.0, 20.0), float("nan"), DAY, "live")
+    record = record.after((10.0, 20.0), 12.0, "rehearsed")
+    record = record.after((10.0, 20.0), 5.0, "live")
+    record = record.after((10.0, 20.0), float("nan"), "live")
     assert (record.live.windows, record.rehearsed.windows) == (1, 1)
     assert record.coverage("live") == (1.0, 1.0)
     assert record.coverage("rehearsed") == (0.0, 1.0)
     assert record.coverage() == (0.5, 1.0)
     assert record.live.reserve_ratios() == (2.0, 4.0)
-    assert record.burn_rates(DAY) == (0.0, 0.0)
 
 
 def test_a_window_broken_while_open_counts_at_once_and_once() -> None:
-    record = PromiseRecord.new(LEVELS).after_broken((True, False), 2 * DAY, first=True)
+    record = PromiseRecord.new(LEVELS).after_broken((True, False), first=True)
     assert (record.live.windows, record.live.violations) == (1, (1, 0))
-    record = record.after_broken((False, True), 2 * DAY, first=False)
+    record = record.after_broken((False, True), first=False)
     assert (record.live.windows, record.live.violations) == (1, (1, 1))
-    record = record.after((10.0, 20.0), 25.0, 2 * DAY + 100, "live", told=(True, True))
+    record = record.after((10.0, 20.0), 25.0, "live", told=(True, True))
     assert (record.live.windows, record.live.violations) == (1, (1, 1))
     assert record.live.reserve_ratios() == (0.4, 0.8)
-
-
-def test_the_budget_of_a_week_burns_by_the_misses_of_seven_days() -> None:
-    record = PromiseRecord.new(LEVELS)
-    assert record.burn_rates(0) == (None, None)
-    rates = []
-    for day in range(30):
-        record = record.after((10.0, 20.0), 30.0 if day == 20 else 5.0, day * DAY, "live")
-        rates.append(record.burn_rates(day * DAY)[0])
-    # One miss of the seven windows that a 0.9 may miss 0.7 of.
-    assert rates == [0.0] * 20 + [pytest.approx(1 / 0.7)] * 7 + [0.0] * 3
-    assert len(record.days) == 7
-    assert record.live.violations == (1, 1)
-    assert record.burn_rates(40 * DAY) == (None, None)
-
-
-def test_an_alarm_needs_more_than_one_miss_of_a_lonely_series() -> None:
-    lonely = pool = PromiseRecord.new(LEVELS)
-    for i in range(28):
-        lonely = lonely.after((1.0, 1.0), 2.0 if i == 0 else 0.0, i * 21600, "live")
-    for i in range(2800):
-        pool = pool.after((1.0, 1.0), 2.0 if i < 100 else 0.0, 6 * DAY, "live")
-    assert lonely.burn_rates(6 * DAY)[1] == pytest.approx(1 / 0.28)
-    assert lonely.burns_at(2.0, 6 * DAY) == (False, False)
-    assert pool.burns_at(2.0, 6 * DAY) == (False, True)
-    assert pool.burns_at(4.0, 6 * DAY) == (False, False)
 
 
 @given(st.integers(0, 40), st.integers(1, 40), st.floats(0.5, 0.99))
@@ -88,8 +60,8 @@ def test_bounds_leave_exactly_the_doubt_in_each_tail(
 
 
 def test_a_record_is_stored_and_read_again() -> None:
-    record = PromiseRecord.new(LEVELS).after((10.0, 20.0), 12.0, 3 * DAY, "live")
-    record = record.after((10.0, 20.0), 12.5, DAY, "rehearsed")
+    record = PromiseRecord.new(LEVELS).after((10.0, 20.0), 12.0, "live")
+    record = record.after((10.0, 20.0), 12.5, "rehearsed")
     assert PromiseRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
@@ -100,8 +72,6 @@ def test_a_record_is_stored_and_read_again() -> None:
         ("live", None),
         ("live", {"windows": -1, "violations": [0, 0], "reserved": [0, 0], "realised": 0}),
         ("rehearsed", {"windows": 1, "violations": [0], "reserved": [0, 0], "realised": 0}),
-        ("tallies", {"x": {}}),
-        ("tallies", 7),
     ],
 )
 def test_a_damaged_record_is_refused(field: str, value: object) -> None:
