@@ -1,7 +1,7 @@
 """Calibration of quantiles, pooled over the series of a class, level by level.
 
 What came is scored by (realised - promised) / unit. Steps are counted in the spread that the
-forecast itself gave, peaks in the promised peak: their correction is a factor. The correction of
+forecast itself gave, peaks in the mean change from one day to the next. The correction of
 level q is a quantile of the pool's recent scores. Which quantile is moved by two feedbacks of
 adaptive conformal inference: one of the whole pool, and a slow fading one of each series, so that
 a series that misses more than its pool is corrected more. One instance serves steps (36 scores a

@@ -10,7 +10,7 @@ quantile grows with -log10(1 - level), as an exponential tail does.
 - ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99 and of the highest bins of
   the last few hours and of one, three, seven and ten days, whose errors are little alike.
 
-Both shapes were chosen by the reserve at equal risk on bins 0-1439 (``docs/forecasting.md``).
+Both shapes were chosen by the reserve at equal risk on bins 0-1439 (``docs/forecast-peaks.md``).
 """
 
 from __future__ import annotations
