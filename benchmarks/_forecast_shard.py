@@ -27,7 +27,7 @@ from forecasting.app.memory_file import write_state
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import SeriesId
-from forecasting.targets import Target, TargetKey
+from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 
 NAMESPACE: Final = "crowd"
@@ -74,7 +74,7 @@ def measured(case: ShardCase) -> Row:
         Target(NAMESPACE, name, SeriesId(name), "series", HORIZON, BIN_SECONDS, LEVELS, None, 1)
         for name in names
     ]
-    known = [TargetKey(NAMESPACE, name) for name in names] if case.is_rehearsed else []
+    known = [target.identity for target in targets] if case.is_rehearsed else []
     tiers = RIDGE_ALONE if case.models == "ridge" else all_tiers()
     state = ForecasterState(tiers=tiers, rehearsed=frozenset(known))
     row: Row = {"series": case.series, "process": os.getpid()}

@@ -11,7 +11,7 @@ probabilities would widen them (Lichtendahl, Grushka-Cockayne and Winkler, Manag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -72,6 +72,12 @@ class LossRecord:
     windows: Floats = field(default_factory=lambda: np.zeros((0, 0, len(BAND_ENDS))))
     until_seconds: int = 0
 
+    def of(self, series: Set[str]) -> LossRecord:
+        """Without series that are not forecast any more."""
+        if all(name in series for name in self.series):
+            return self
+        return carried(self, self.tiers, tuple(name for name in self.series if name in series))
+
 
 def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float], first: int = 0) -> Floats:
     """Mean pinball loss of each series and band of steps, shape (n_series, n_bands).
@@ -115,7 +121,8 @@ def settled(
 ) -> LossRecord:
     """The record with the losses of one issue whose bins are over.
 
-    Tiers and series that are not in this issue are forgotten, new ones begin without a past.
+    Tiers that are not in this issue are forgotten; series that are not stay, and their losses age.
+    New ones begin without a past.
 
     Args:
         record: The one before.
@@ -124,10 +131,14 @@ def settled(
         at_seconds: When the bins were over, Unix time.
         windows: What the issue counts, of each band where it is an array: see ``band_shares``.
     """
-    names, rows = tuple(losses), tuple(series)
+    issued = set(series)
+    others = tuple(name for name in record.series if name not in issued)
+    names, rows = tuple(losses), (*series, *others)
     before = carried(record, names, rows)
     fade = 0.5 ** (max(0, at_seconds - record.until_seconds) / HALF_LIFE_SECONDS)
-    new = np.stack([losses[name] for name in names]) if names else np.zeros_like(before.sums)
+    new = np.full(before.sums.shape, np.nan)
+    for place, name in enumerate(names):
+        new[place, : len(series)] = losses[name]
     there = np.isfinite(new)
     return LossRecord(
         tiers=names,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -55,12 +55,15 @@ class EngineMemory:
     losses: LossRecord = field(default_factory=LossRecord)
     records: Mapping[SeriesId, PromiseRecord] = field(default_factory=dict)
 
-    def of(self, series: Sequence[SeriesId]) -> EngineMemory:
-        """What concerns series that still exist; pools keep what they have learned."""
+    def of(self, series: Collection[SeriesId]) -> EngineMemory:
+        """What concerns series that still exist; pools keep what they have learned as pools."""
         there = set(series)
         return replace(
             self,
             open_issues=tuple(issue.of(series) for issue in self.open_issues),
+            points={pool: kept.only(there) for pool, kept in self.points.items()},
+            peaks={pool: kept.only(there) for pool, kept in self.peaks.items()},
+            losses=self.losses.of(there),
             records={k: v for k, v in self.records.items() if k in there},
         )
 

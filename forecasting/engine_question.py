@@ -80,7 +80,8 @@ class Question:
 
     Attributes:
         history: Ten days of every series as observed, NaN for gaps.
-        pools: Of every series.
+        pools: Of every series that is forecast, those included that were not read this time:
+            what was learned of others is forgotten.
         ceilings: What each series cannot exceed, shape (n_series,); NaN for none.
         events: Planned events and the history without them; None for none.
         boards: What stands below series that are domains; those not named are unknown.

@@ -111,7 +111,7 @@ class Engine:
     def settle(
         self, history: History, pools: Mapping[SeriesId, Pool], beside: Beside | None = None
     ) -> None:
-        """Learn what came of open issues; what concerns other series is forgotten."""
+        """Learn what came of open issues; what concerns series without a pool is forgotten."""
         nothing, observed = np.full(len(history.series), np.nan), self._clean(history)
         asked = Question(history, pools, nothing, beside=beside or Beside())
         self._settle(asked, observed, asked.present(observed.known).pools(pools))
@@ -222,7 +222,7 @@ class Engine:
         """As ``settle``; a reading that is not believed breaks no promise."""
         history = question.history
         believed = replace(history, values=np.where(cleaned.known, history.values, np.nan))
-        known = self.memory.of(history.series)
+        known = self.memory.of(pools)
         domains = [name for name in history.series if pools[name][1].startswith(DOMAIN)]
         new = new_since_seconds(believed, domains)
         wanted = wanted_values(believed, question.beside.asides)

@@ -31,7 +31,7 @@ from forecasting.series_source import (
     SeriesSource,
     source_flags,
 )
-from forecasting.targets import Target, TargetKey
+from forecasting.targets import Target
 from forecasting.tiers.records import HISTORY_DAYS
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
 from wattpack.errors import InputError, TransientError, WattpackError
@@ -62,13 +62,13 @@ class ForecasterState:
     Attributes:
         tiers: The models to be made.
         engines: By group. Engines change: a state is used up by the round that it is given to.
-        rehearsed: Targets whose history has been gone through.
+        rehearsed: Identities of targets whose history has been gone through.
         desk: Where that is done beside the rounds; None does it within them.
     """
 
     tiers: TierSet = RIDGE_ALONE
     engines: Mapping[Group, Engine] = field(default_factory=dict)
-    rehearsed: frozenset[TargetKey] = frozenset()
+    rehearsed: frozenset[SeriesId] = frozenset()
     desk: RehearsalDesk | None = None
 
     @property
@@ -151,15 +151,16 @@ def step(
     state = replace(
         state,
         engines={group: engine for group, engine in state.engines.items() if group in groups},
-        rehearsed=(state.rehearsed | done) & {target.key for target in targets},
+        rehearsed=(state.rehearsed | done) & {target.identity for target in targets},
     )
     answers: list[TargetForecast] = []
     reader = AsideReader(source)
-    for usable, history, failed in read:
+    for members, (usable, history, failed) in zip(groups.values(), read, strict=True):
         answers += failed
         if usable:
             asides, away = asides_of(reader, usable, history)
-            state, made = _answer(state, usable, history, asides)
+            pools = {_id(member): _pool(member) for member in members}
+            state, made = _answer(state, pools, usable, history, asides)
             answers += [_with_flags_of(source, answer, away) for answer in made]
     order = {target.key: i for i, target in enumerate(targets)}
     answers.sort(key=lambda answer: order[answer.target.key])
@@ -226,17 +227,26 @@ def _read(
 
 def _answer(
     state: ForecasterState,
+    pools: Mapping[SeriesId, Pool],
     members: Sequence[Target],
     history: History,
     asides: Mapping[SeriesId, DrawAside],
 ) -> tuple[ForecasterState, list[TargetForecast]]:
-    """The answers of one group; members that it cannot compute with fail alone."""
+    """The answers of one group; members that it cannot compute with fail alone.
+
+    Args:
+        state: As it is.
+        pools: Of the whole group: who was not read this time is remembered all the same.
+        members: Who was read.
+        history: Of these.
+        asides: What goes with the draw of some of them.
+    """
     group = members[0].group
     try:
         if group not in state.engines:
             engine = Engine(Shape(*group), state.tiers.live(group[1]))
             state = replace(state, engines={**state.engines, group: engine})
-        return _answered(state, members, history, asides)
+        return _answered(state, pools, members, history, asides)
     except (WattpackError, ArithmeticError, ValueError) as error:
         log.warning("a group of %d forecasts failed: %s", len(members), error)
         together = TransientError(f"{len(members)} forecasts failed together: {error}")
@@ -247,25 +257,27 @@ def _answer(
         # Where each alone can be computed with, it is nobody's fault: what was said last ages.
         return state, refused or [_refused(member, together) for member in members]
     rest = replace(history, series=[history.series[i] for i in good], values=history.values[good])
-    state, made = _answered(state, [members[i] for i in good], rest, asides)
+    state, made = _answered(state, pools, [members[i] for i in good], rest, asides)
     return state, [*made, *refused]
 
 
 def _answered(
     state: ForecasterState,
+    pools: Mapping[SeriesId, Pool],
     members: Sequence[Target],
     history: History,
     asides: Mapping[SeriesId, DrawAside],
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """Rehearse who is new, or have it done, then ask the group's engine."""
-    group, pools = members[0].group, {_id(m): _pool(m) for m in members}
+    group = members[0].group
     shape = Shape(*group)
     engine = state.engines.get(group) or Engine(shape, state.tiers.live(shape.horizon))
     events = RoundEvents.of(
         history.values, [m.series for m in members], [m.events for m in members],
         history.until_seconds, history.step_seconds,
     )  # fmt: skip
-    state = _rehearse(state, engine, members, replace(history, values=events.freed), asides)
+    freed = replace(history, values=events.freed)
+    state = _rehearse(state, engine, pools, members, freed, asides)
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = engine.issue(
         Question(
@@ -282,7 +294,7 @@ def _answered(
         TargetForecast(
             member, made, i, memory.record(_id(member)),
             pool_live_windows=live[_pool(member)], pool_rehearsed_windows=rehearsals[_pool(member)],
-            awaits_record=member.key not in state.rehearsed,
+            awaits_record=_id(member) not in state.rehearsed,
         )
         for i, member in enumerate(members)
     ]  # fmt: skip
@@ -292,6 +304,7 @@ def _answered(
 def _rehearse(
     state: ForecasterState,
     engine: Engine,
+    pools: Mapping[SeriesId, Pool],
     members: Sequence[Target],
     history: History,
     asides: Mapping[SeriesId, DrawAside],
@@ -301,27 +314,27 @@ def _rehearse(
     Args:
         state: As it is.
         engine: Of the members; its memory learns.
+        pools: Of the whole group.
         members: One group.
         history: Of the members, without what events did.
         asides: What goes with the draw of some of them.
     """
-    new = [i for i, m in enumerate(members) if m.key not in state.rehearsed][:MAX_REHEARSED]
+    new = [i for i, m in enumerate(members) if _id(m) not in state.rehearsed][:MAX_REHEARSED]
     if not new or (state.desk is not None and state.desk.order is not None):
         return state
-    shape, pools = Shape(*members[0].group), {_id(members[i]): _pool(members[i]) for i in new}
+    shape = Shape(*members[0].group)
     past = replace(history, series=[history.series[i] for i in new], values=history.values[new])
-    targets = frozenset(members[i].key for i in new)
     known = {name: asides[name] for name in past.series if name in asides}
     beside = Beside(parents_of([members[i] for i in new]), known)
     if state.desk is not None:
         base = rehearsal_base(engine.memory)
-        if state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, beside)):
+        if state.desk.submit(RehearsalOrder(shape, past, pools, base, beside)):
             return state
         # The desk is free, so nothing can be begun: promises that are kept are their record.
-        return replace(state, rehearsed=state.rehearsed | targets)
+        return replace(state, rehearsed=state.rehearsed | set(past.series))
     tiers = state.tiers.rehearsing(shape.horizon)
     engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, beside)
-    return replace(state, rehearsed=state.rehearsed | targets)
+    return replace(state, rehearsed=state.rehearsed | set(past.series))
 
 
 def _culprits(
@@ -336,12 +349,12 @@ def _culprits(
     """
     found: dict[int, WattpackError] = {}
     # Who is tried alone needs no record where others get theirs beside the rounds.
-    known = frozenset() if state.desk is None else frozenset(m.key for m in members)
+    known = frozenset() if state.desk is None else frozenset(history.series)
     alone = ForecasterState(RIDGE_ALONE, rehearsed=known)
     for i, member in enumerate(members):
         row = replace(history, series=[history.series[i]], values=history.values[i : i + 1])
         try:
-            _answered(alone, [member], row, asides)
+            _answered(alone, {_id(member): _pool(member)}, [member], row, asides)
         except (WattpackError, ArithmeticError, ValueError) as error:
             found[i] = _incalculable(error)
     return found
@@ -392,5 +405,4 @@ def _refused(target: Target, error: WattpackError) -> TargetForecast:
 
 
 def _id(target: Target) -> SeriesId:
-    """A name that is unique per target: two targets may share a series."""
-    return SeriesId(f"{target.namespace}/{target.name}")
+    return target.identity

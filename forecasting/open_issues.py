@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -86,11 +86,15 @@ class OpenIssue:
             broken=self.broken[kept],
         )
 
-    def of(self, series: Sequence[SeriesId]) -> OpenIssue:
+    def of(self, series: Collection[SeriesId]) -> OpenIssue:
         """The rows of series that still exist."""
-        there = set(series)
-        kept = np.array([name in there for name in self.series], dtype=bool)
+        kept = self.among(series)
         return self if kept.all() else self.rows(kept)
+
+    def among(self, series: Collection[SeriesId]) -> NDArray[np.bool_]:
+        """Rows of these series, shape (n_series,)."""
+        there = set(series)
+        return np.array([name in there for name in self.series], dtype=bool)
 
 
 def realised(issue: OpenIssue, history: History) -> Floats:
@@ -98,18 +102,19 @@ def realised(issue: OpenIssue, history: History) -> Floats:
 
     Args:
         issue: Whose window.
-        history: Must hold all of its series, in any order; it may end before the window or begin
-            after its start.
+        history: In any order; nothing is known of series that are not in it. It may end before the
+            window or begin after its start.
     """
     rows = {name: i for i, name in enumerate(history.series)}
-    places = np.array([rows[name] for name in issue.series], dtype=np.intp)
+    places = np.array([rows.get(name, -1) for name in issue.series], dtype=np.intp)
     ahead = (history.until_seconds - issue.begin_seconds) // history.step_seconds
     n_bins = history.values.shape[1]
     at = n_bins - ahead + np.arange(issue.horizon)
     there = (at >= 0) & (at < n_bins)
     result = np.full((len(places), issue.horizon), np.nan)
-    came = np.asarray(history.values, dtype=np.float64)[np.ix_(places, at[there])]
-    result[:, there] = np.where(observed(came), came, np.nan)
+    read = places >= 0
+    came = np.asarray(history.values, dtype=np.float64)[np.ix_(places[read], at[there])]
+    result[np.ix_(read, there)] = np.where(observed(came), came, np.nan)
     return result
 
 

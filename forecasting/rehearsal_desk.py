@@ -17,7 +17,6 @@ from forecasting.engine_question import Beside, Shape
 from forecasting.engine_rehearsal import with_learned
 from forecasting.forecast_engine import Engine
 from forecasting.series_source import History, SeriesId
-from forecasting.targets import TargetKey
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +28,8 @@ class RehearsalOrder:
     Attributes:
         shape: Of the group.
         history: Of series without a record.
-        pools: Of these series.
+        pools: Of all series of the group.
         base: What is known of the pools; a rehearsal goes on from there.
-        targets: Whose history it is.
         beside: What is known of the series beside their history.
     """
 
@@ -39,7 +37,6 @@ class RehearsalOrder:
     history: History
     pools: Mapping[SeriesId, Pool]
     base: EngineMemory
-    targets: frozenset[TargetKey]
     beside: Beside = field(default_factory=Beside)
 
 
@@ -79,11 +76,11 @@ class RehearsalDesk(Protocol):
 
 def taken_over(
     desk: RehearsalDesk, engines: Mapping[tuple[int, int, tuple[float, ...]], Engine]
-) -> frozenset[TargetKey]:
+) -> frozenset[SeriesId]:
     """What was learned goes into the memory of its group's engine.
 
     Returns:
-        The targets of the order that is over. One that failed is not gone through again: its series
+        The series of the order that is over. One that failed is not gone through again: its series
         earn their record by promises that are kept.
     """
     over = desk.take()
@@ -93,5 +90,5 @@ def taken_over(
     engine = engines.get((shape.step_seconds, shape.horizon, shape.levels))
     if engine is not None and over.learned is not None:
         engine.memory = with_learned(engine.memory, over.order.base, over.learned)
-        log.info("%d histories were gone through", len(over.order.targets))
-    return over.order.targets
+        log.info("%d histories were gone through", len(over.order.history.series))
+    return frozenset(over.order.history.series)

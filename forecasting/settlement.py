@@ -40,7 +40,8 @@ class Judge:
 
     Attributes:
         levels: Of the issues, with 0.99 among them.
-        pools: Of every series now. A promise teaches the pool that made it.
+        pools: Of every series that is forecast now, of those not read this time, too. A promise
+            teaches the pool that made it.
         rehearsed: Whether the promises were made afterwards.
         new_since_seconds: When series became other ones under the same name, Unix time. A promise
             from before tells nothing of how the new one is promised; it is counted all the same.
@@ -77,8 +78,11 @@ class Judge:
 def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemory:
     """The memory after what the history tells about open issues.
 
+    Series that were not read this time have gaps in their steps; the end of their window waits for
+    them, as long again as it lasted.
+
     Args:
-        memory: Whose open issues have series of the history alone.
+        memory: Whose open issues have series with a pool alone.
         history: Observed bins, NaN for gaps.
         judge: By which it is held.
     """
@@ -96,8 +100,12 @@ def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemor
         ends_seconds = issue.ends_seconds(history.step_seconds)
         if ends_seconds > now:
             still_open.append(issue)
-        else:
-            memory = _finished(memory, issue, (window, wanted), judge, ends_seconds)
+            continue
+        read = issue.among(history.series)
+        came = window[read], wanted[read]
+        memory = _finished(memory, issue.rows(read), came, judge, ends_seconds)
+        if not read.all() and now < ends_seconds + (ends_seconds - issue.begin_seconds):
+            still_open.append(issue.rows(~read))
     return replace(memory, open_issues=tuple(still_open))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,6 +100,16 @@ class Target:
     def key(self) -> TargetKey:
         """Namespace and name."""
         return ForecastKey(self.namespace, self.name)
+
+    @property
+    def identity(self) -> SeriesId:
+        """Under which a forecaster learns of it: two targets may share a series.
+
+        Another series, other levels, steps or horizon under the same name are another identity:
+        what was promised for one says nothing of the other.
+        """
+        asked = hashlib.sha256(repr((self.series, self.group)).encode("utf-8", "surrogatepass"))
+        return SeriesId(f"{self.namespace}/{self.name}/{asked.hexdigest()[:12]}")
 
     @property
     def levels(self) -> tuple[float, ...]:

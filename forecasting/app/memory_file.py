@@ -35,7 +35,6 @@ from forecasting.forecast_engine import Engine
 from forecasting.forecast_round import ForecasterState
 from forecasting.open_issues import OpenIssue
 from forecasting.series_source import SeriesId
-from forecasting.targets import TargetKey
 from wattpack.errors import InputError
 
 VERSION: Final = 4
@@ -66,7 +65,7 @@ def write_state(path: Path, state: ForecasterState, issues: IssueFiles | None = 
     ]
     header = {
         "version": VERSION,
-        "rehearsed": sorted(list(key) for key in state.rehearsed),
+        "rehearsed": sorted(state.rehearsed),
         "groups": groups,
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
@@ -101,7 +100,7 @@ def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
                 memory = _memory(path, number, told, shape, arrays)
                 group = (shape.step_seconds, shape.horizon, shape.levels)
                 engines[group] = Engine(shape, empty.tiers.live(shape.horizon), memory)
-            rehearsed = frozenset(TargetKey(*key) for key in header["rehearsed"])
+            rehearsed = frozenset(SeriesId(name) for name in header["rehearsed"])
     except DAMAGED as error:
         if isinstance(error, InputError):
             raise

@@ -53,7 +53,7 @@ def _rows(order: RehearsalOrder, rows: Sequence[int]) -> RehearsalOrder:
     history = order.history
     names = [history.series[i] for i in rows]
     past = replace(history, series=names, values=history.values[list(rows)])
-    return replace(order, history=past, pools={name: order.pools[name] for name in names})
+    return replace(order, history=past)
 
 
 if __name__ == "__main__":

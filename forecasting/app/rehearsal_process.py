@@ -76,7 +76,7 @@ class RehearsalProcess:
         if self._order is not None or not self._side.begin(lambda f: write_order(f, order, told)):
             return False
         self._order = order
-        log.info("%d histories are gone through beside the rounds", len(order.targets))
+        log.info("%d histories are gone through beside the rounds", len(order.history.series))
         return True
 
     def take(self) -> Rehearsal | None:
@@ -109,7 +109,7 @@ def write_order(folder: Path, order: RehearsalOrder, models: dict[str, Any]) -> 
         **models,
         "shape": [shape.step_seconds, shape.horizon, list(shape.levels)],
         "series": list(history.series),
-        "pools": [list(order.pools[name]) for name in history.series],
+        "pools": {name: list(pool) for name, pool in order.pools.items()},
         "parents": dict(order.beside.parents),
         "asides": _asides(order.beside.asides, arrays),
         "untilSeconds": history.until_seconds,
@@ -146,9 +146,8 @@ def read_order(folder: Path) -> tuple[RehearsalOrder, dict[str, Any]]:
     order = RehearsalOrder(
         shape=shape,
         history=History(series, arrays["values"], header["untilSeconds"], header["stepSeconds"]),
-        pools={n: (space, kind) for n, (space, kind) in zip(series, header["pools"], strict=True)},
+        pools={SeriesId(name): (space, kind) for name, (space, kind) in header["pools"].items()},
         base=read_memory(folder / _BASE, shape),
-        targets=frozenset(),
         beside=Beside(parents, asides),
     )
     return order, header

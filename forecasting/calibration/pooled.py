@@ -12,7 +12,7 @@ Source: Gibbs and Candès, "Adaptive conformal inference under distribution shif
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Final
@@ -235,10 +235,12 @@ class PooledCalibration:
             until_seconds=max(self.until_seconds, finished.until_seconds),
         )
 
-    def only(self, series: Sequence[str]) -> PooledCalibration:
-        """Without the corrections of series that are not forecast any more."""
-        kept = {name: self.own[name] for name in series if name in self.own}
-        tops = {name: self.tops[name] for name in series if name in self.tops}
+    def only(self, series: Set[str]) -> PooledCalibration:
+        """Without what is known of series that are not forecast any more."""
+        if self.own.keys() <= series and self.tops.keys() <= series:
+            return self
+        kept = {name: row for name, row in self.own.items() if name in series}
+        tops = {name: row for name, row in self.tops.items() if name in series}
         return replace(self, own=MappingProxyType(kept), tops=MappingProxyType(tops))
 
     def to_json(self) -> dict[str, object]:

@@ -108,7 +108,8 @@ def test_a_loss_counts_half_after_the_half_life() -> None:
     np.testing.assert_allclose(record.windows[0, :, 0], [1, 0.5])
     without = settled(record, ["a"], {"y": losses(1)}, record.until_seconds)
     assert without.tiers == ("y",)
-    assert without.sums.shape == (1, 1, BANDS)
+    assert without.series == ("a", "b")
+    np.testing.assert_allclose(without.sums[0, :, 0], [1, 0])  # who was not issued stays
 
 
 def test_without_a_record_the_floor_of_all_tiers_counts_only_where_it_is_alone() -> None:

@@ -108,12 +108,17 @@ def test_a_clock_that_is_set_back_costs_the_load_a_round_and_nothing_else() -> N
     load = load_of(11)
     draw = 44 * load + 1000 + np.random.default_rng(5).normal(0, 20, load.size)
 
-    state, told = ForecasterState(rehearsed=frozenset([target.key])), []
+    name = target.identity
+    state, told, pools = (
+        ForecasterState(rehearsed=frozenset([name])),
+        [],
+        {name: ("power", "domain")},
+    )
     for end in (10 * DAY + 1, 10 * DAY + 2, 10 * DAY + 1, 10 * DAY + 2, 10 * DAY + 3):
         past = slice(end - 10 * DAY, end)
-        source = History([NAME], draw[None, past], end * 600)
-        asides = {NAME: DrawAside(40.0 * load[None, past])}
-        state, (answer,) = forecast_round._answer(state, [target], source, asides)
+        source = History([name], draw[None, past], end * 600)
+        asides = {name: DrawAside(40.0 * load[None, past])}
+        state, (answer,) = forecast_round._answer(state, pools, [target], source, asides)
         assert answer.error is None
         told.append(BY_LOAD in answer.flags)
     assert told == [True, True, False, True, True]
@@ -124,7 +129,7 @@ def test_a_group_that_fails_together_is_nobodys_fault(monkeypatch: pytest.Monkey
         Target("power", name, SeriesId(name), "domain", 36, 600, (0.5, 0.99), None, 1)
         for name in ("a", "b")
     ]
-    names = [SeriesId(f"power/{target.name}") for target in targets]
+    names = [target.identity for target in targets]
     values = np.stack([load_of(10), load_of(10, seed=1)])
     issue = Engine.issue
 
@@ -134,9 +139,12 @@ def test_a_group_that_fails_together_is_nobodys_fault(monkeypatch: pytest.Monkey
         return issue(engine, question)
 
     monkeypatch.setattr(Engine, "issue", only_alone)
-    state = ForecasterState(rehearsed=frozenset(target.key for target in targets))
+    state, pools = (
+        ForecasterState(rehearsed=frozenset(names)),
+        dict.fromkeys(names, ("power", "domain")),
+    )
     _, answers = forecast_round._answer(
-        state, targets, History(names, values, values.shape[1] * 600), {}
+        state, pools, targets, History(names, values, values.shape[1] * 600), {}
     )
     for answer in answers:
         assert answer.error is not None

@@ -93,7 +93,7 @@ def test_targets_that_are_gone_are_forgotten() -> None:
     source = MemorySource({"a": _diurnal()[0], "b": _diurnal()[0]})
     state, _ = step(ForecasterState(), 12 * 86400, source, [_target("a"), _target("b")])
     state, answers = step(state, 12 * 86400, source, [_target("b")])
-    assert list(state.records) == ["ns/b"]
+    assert list(state.records) == [_target("b").identity]
     assert [answer.target.name for answer in answers] == ["b"]
 
 
@@ -128,7 +128,7 @@ def test_a_history_that_is_away_raises_and_the_old_state_stays_valid() -> None:
     source.down = True
     with pytest.raises(TransientError):
         step(state, 12 * 86400 + 600, source, [_target("a")])
-    assert state.records[SeriesId("ns/a")].total.windows == 24
+    assert state.records[_target("a").identity].total.windows == 24
 
 
 def test_the_ceiling_bounds_calibrated_peaks_too() -> None:

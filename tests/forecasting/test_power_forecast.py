@@ -255,7 +255,7 @@ def test_the_process_is_right_an_hour_after_a_domain_changed() -> None:
         assert NEW_LEVEL in flags[hours]
         assert now[end : end + 36].max() <= promised[hours] < 1.3 * 385
     # The promise that the break broke is counted, and teaches the pool nothing.
-    record = state.records[SeriesId("power/row")]
+    record = state.records[target.identity]
     assert record.live.violations[0] == 1
 
 

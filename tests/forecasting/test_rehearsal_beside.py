@@ -75,6 +75,10 @@ def targets(*names: str) -> list[Target]:
     return [Target("ns", n, SeriesId(n), "workload", 36, 600, LEVELS, None, 1) for n in names]
 
 
+def identities(*names: str) -> list[SeriesId]:
+    return [target.identity for target in targets(*names)]
+
+
 def windows(answers: Sequence[TargetForecast]) -> list[int]:
     return [answer.record.rehearsed.windows for answer in answers]
 
@@ -107,7 +111,7 @@ def test_what_comes_from_the_desk_is_what_the_round_would_have_learned(tmp_path:
         assert not {"uncalibrated", REHEARSING} & set(mine.flags)
     # What is kept knows who was gone through: a restart does not do it again.
     write_state(tmp_path / "state.npz", state)
-    assert state.rehearsed == {target.key for target in targets("a", "b")}
+    assert state.rehearsed == {target.identity for target in targets("a", "b")}
 
 
 def test_a_series_that_comes_later_is_gone_through_alone_and_disturbs_nobody() -> None:
@@ -115,7 +119,7 @@ def test_a_series_that_comes_later_is_gone_through_alone_and_disturbs_nobody() -
     state, _ = step(ForecasterState(desk=desk), TEN_DAYS, SOURCE, targets("a"))
     desk.is_told_over = True
     state, _ = step(state, TEN_DAYS + 600, SOURCE, targets("a", "b"))
-    assert [order.history.series for order in desk.seen] == [["ns/a"], ["ns/b"]]
+    assert [order.history.series for order in desk.seen] == [identities("a"), identities("b")]
     state, (a, b) = step(state, TEN_DAYS + 1200, SOURCE, targets("a", "b"))
     assert (a.awaits_record, b.awaits_record) == (False, True)
     desk.is_told_over = True
@@ -181,7 +185,7 @@ def test_where_no_process_can_be_started_promises_are_the_record() -> None:
     source = MemorySource({"a": 100 + 40 * np.sin(2 * np.pi * t / DAY)})
     target = Target("ns", "a", SeriesId("a"), "workload", 36, 600, LEVELS, None, 1)
     state, (answer,) = step(ForecasterState(desk=desk), 10 * 86400, source, [target])
-    assert target.key in state.rehearsed
+    assert target.identity in state.rehearsed
     assert REHEARSING not in answer.flags
     assert "uncalibrated" in answer.flags
 
@@ -190,13 +194,13 @@ def test_one_history_that_cannot_be_computed_with_costs_only_its_own_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(shape: Shape, tiers: object, history: History, *rest: Any) -> EngineMemory:
-        if "ns/b" in history.series:
+        if identities("b")[0] in history.series:
             raise ArithmeticError("overflow")
         return gone_through(shape, RIDGE_ALONE.rehearsing(36), history, *rest)
 
     monkeypatch.setattr(rehearsal_child, "gone_through", failing)
     learned = learned_of(order_of("a", "b", "c"), RIDGE_ALONE)
-    assert learned.records.keys() == {"ns/a", "ns/c"}
+    assert learned.records.keys() == set(identities("a", "c"))
 
 
 def awaited(process: RehearsalProcess) -> Rehearsal:

@@ -166,9 +166,8 @@ def test_the_nearest_domain_above_that_is_forecast_is_the_parent_within_a_namesp
     asked = targets("row", "rack-1", "pdu-b", "rack-3")
     elsewhere = replace(asked[1], namespace="other", name="x")
     twice = replace(asked[1], name="zz")
-    assert parents_of([*asked, elsewhere, twice]) == {
-        "ns/of-rack-1": "ns/of-row", "ns/of-pdu-b": "ns/of-row", "ns/of-rack-3": "ns/of-pdu-b",
-    }  # fmt: skip
+    row, rack_1, pdu_b, rack_3 = (one.identity for one in asked)
+    assert parents_of([*asked, elsewhere, twice]) == {rack_1: row, pdu_b: row, rack_3: pdu_b}
 
 
 def tree(values: dict[str, Floats]) -> RoundTree | None:

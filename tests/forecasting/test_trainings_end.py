@@ -20,7 +20,7 @@ from forecasting.tiers.boosted_features import Sample
 from forecasting.tiers.boosted_fit import Forests
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.records import Records
-from forecasting.tiers.tier_sets import TierSet
+from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
 
 DAY = 144
 
@@ -64,8 +64,8 @@ def world(n_series: int) -> tuple[ForecasterState, MemorySource, list[Target], l
         Target("ns", name, SeriesId(name), "workload", 36, 600, (0.5, 0.99), None, 1)
         for name in values
     ]
-    known = frozenset(target.key for target in targets)
-    state = ForecasterState(TierSet(live, live), rehearsed=known)
+    known = frozenset(target.identity for target in targets)
+    state = ForecasterState(TierSet(live, RIDGE_ALONE.rehearsing), rehearsed=known)
     return state, MemorySource(values), targets, places
 
 
@@ -74,7 +74,7 @@ def test_looking_for_who_spoils_a_round_begins_no_fits(monkeypatch: pytest.Monke
     issue = Engine.issue
 
     def spoiled(engine: Engine, question: Question) -> Forecast:
-        if "ns/s1" in question.history.series:
+        if targets[1].identity in question.history.series:
             raise ArithmeticError("spoiled")
         return issue(engine, question)
 
