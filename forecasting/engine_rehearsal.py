@@ -7,7 +7,7 @@ benchmark run the same engine: what they print is what the process publishes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 
@@ -26,9 +26,10 @@ MIN_TRAINING_DAYS: Final = 4
 """Days of history before the first rehearsed window."""
 
 ENOUGH_WINDOWS: Final = 300
-"""Windows of series in which three are expected to miss a p99. With fewer, those behind a short
-record teach peaks, too. Clients, bins 0-1439, origins from day 8, ridge: uncorrected p99 of peaks
-are missed in 1.0 % at a reserve of 4.01; corrected by all windows 0.6 % at 4.48."""
+"""Windows of series in which three are expected to miss a p99. Where neither the rehearsal nor what
+its pool knows has so many, those behind a short record teach peaks, too. Clients, bins 0-1439,
+origins from day 8, ridge: uncorrected p99 of peaks are missed in 1.0 % at a reserve of 4.01;
+corrected by all windows 0.6 % at 4.48."""
 
 
 def rehearsed(
@@ -45,7 +46,8 @@ def rehearsed(
         shape: What is asked.
         tiers: New ones, without any history.
         history: Of series without a record.
-        pools: Of these series.
+        pools: Of these series and of all others that are forecast: what few series show counts for
+            no more than their share of a pool.
         memory: What is known; calibration of pools goes on from there.
         beside: What is known of them beside their history.
     """
@@ -71,15 +73,15 @@ def gone_through(
     cuts = rehearsal_cuts(history.values.shape[1], shape)
     engine, known = Engine(shape, tiers, base, rehearsed=True), beside or Beside()
     nothing = np.full(len(history.series), np.nan)
-    full = _first_full_record(cuts, shape, len(history.series))
+    behind = [cut for cut in cuts if cut >= RECORD_DAYS * shape.day_steps]
+    sure = _sure_pools({pools[name] for name in history.series}, history, behind, base)
     for cut in cuts:
-        if cut == full:
-            # What peaks miss while their record is short says nothing of a whole one.
-            engine.memory = replace(engine.memory, peaks=base.peaks, open_issues=())
+        if behind and cut == behind[0]:
+            engine.memory = _without_short_records(engine.memory, base, sure)
         then = known.before(cut)
         engine.issue(Question(history.before(cut), pools, nothing, beside=then))
     engine.settle(history, pools, known)
-    return engine.memory
+    return engine.memory if behind else _without_short_records(engine.memory, base, sure)
 
 
 def with_learned(memory: EngineMemory, base: EngineMemory, learned: EngineMemory) -> EngineMemory:
@@ -124,10 +126,25 @@ def rehearsal_cuts(n_bins: int, shape: Shape) -> list[int]:
     return list(range(n_bins - shape.horizon, first - 1, -shape.horizon))[::-1]
 
 
-def _first_full_record(cuts: Sequence[int], shape: Shape, n_series: int) -> int | None:
-    """The first window behind a whole record, if enough begin there to correct peaks by."""
-    behind = [cut for cut in cuts if cut >= RECORD_DAYS * shape.day_steps]
-    return behind[0] if len(behind) * n_series >= ENOUGH_WINDOWS else None
+def _sure_pools(
+    pools: Set[Pool], history: History, behind: Sequence[int], base: EngineMemory
+) -> Set[Pool]:
+    """Pools whose peaks only windows behind a whole record teach: enough are, or were."""
+    if len(behind) * len(history.series) >= ENOUGH_WINDOWS:
+        return pools
+    known = {pool for pool, kept in base.peaks.items() if kept.windows >= ENOUGH_WINDOWS}
+    return pools & known
+
+
+def _without_short_records(
+    memory: EngineMemory, base: EngineMemory, sure: Set[Pool]
+) -> EngineMemory:
+    """What peaks miss while their record is short says nothing of a whole one."""
+    if not sure:
+        return memory
+    kept = {pool: one for pool, one in memory.peaks.items() if pool not in sure}
+    before = {pool: one for pool, one in base.peaks.items() if pool in sure}
+    return replace(memory, peaks=kept | before, open_issues=())
 
 
 def joined(one: LossRecord, other: LossRecord) -> LossRecord:
