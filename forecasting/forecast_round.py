@@ -14,12 +14,14 @@ from typing import Final
 import numpy as np
 
 from forecasting.calibration.promise_record import PromiseRecord
+from forecasting.clean_history import clean
 from forecasting.engine_memory import RECORDED_LEVEL, Pool
 from forecasting.engine_question import Beside, Question, Shape
 from forecasting.engine_rehearsal import rehearsal_base, rehearsed
 from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import LIMIT, Forecast
 from forecasting.forecast_engine import Engine
+from forecasting.patience import Patience
 from forecasting.power_forecast.draw_aside import DrawAside
 from forecasting.rehearsal_desk import RehearsalDesk, RehearsalOrder, taken_over
 from forecasting.round_asides import ASIDE_AWAY, AsideReader, asides_of
@@ -38,13 +40,6 @@ from wattpack.errors import InputError, TransientError, WattpackError
 
 MAX_REHEARSED: Final = 500
 """New series rehearsed in one round; a rehearsal costs about 24 forecasts each."""
-
-MOST_FAILURES_AT_FIRST: Final = 5
-"""Failures after which a round is given up if nothing was read yet: the history is away."""
-
-MOST_FAILURES: Final = 20
-"""The same once something was read: a few heavy expressions must not end the others' round, and at
-ten seconds each they may cost a third of it."""
 
 REHEARSING: Final = "rehearsing"
 """Flag of a target whose history is still gone through: it has no record yet."""
@@ -95,7 +90,7 @@ class TargetForecast:
         source_flags: What its source was short of.
         pool_live_windows: Finished windows of promises that were made to its pool.
         pool_rehearsed_windows: Those of its pool that were gone through afterwards.
-        awaits_record: Whether its history is still to be gone through.
+        awaits_record: Whether its history, of a day at least, is still to be gone through.
     """
 
     target: Target
@@ -119,7 +114,7 @@ class TargetForecast:
         if self.made is None:
             return self.source_flags
         own = self.made.flags[self.row]
-        if self.awaits_record and self.made.methods[self.row] != LIMIT:
+        if self.awaits_record:
             own = (*own, REHEARSING)
         return (*own, *self.source_flags)
 
@@ -165,36 +160,6 @@ def step(
     order = {target.key: i for i, target in enumerate(targets)}
     answers.sort(key=lambda answer: order[answer.target.key])
     return state, answers
-
-
-@dataclass(slots=True)
-class Patience:
-    """How long a round goes on asking a history that does not answer.
-
-    Attributes:
-        answers: Series that were read.
-        in_a_row: Failures since the last answer that were not the series' own fault.
-        last: The newest of them.
-    """
-
-    answers: int = 0
-    in_a_row: int = 0
-    last: WattpackError | None = None
-
-    def answered(self) -> None:
-        """A series was read."""
-        self.answers += 1
-        self.in_a_row = 0
-
-    def failed(self, error: WattpackError) -> None:
-        """The history did not give what a history gives."""
-        self.last = error
-        self.in_a_row += 1
-
-    def spent(self) -> WattpackError | None:
-        """Why not to ask any more this round; None while it is worth it."""
-        limit = MOST_FAILURES if self.answers else MOST_FAILURES_AT_FIRST
-        return self.last if self.in_a_row >= limit else None
 
 
 def _read(
@@ -294,7 +259,7 @@ def _answered(
         TargetForecast(
             member, made, i, memory.record(_id(member)),
             pool_live_windows=live[_pool(member)], pool_rehearsed_windows=rehearsals[_pool(member)],
-            awaits_record=_id(member) not in state.rehearsed,
+            awaits_record=_id(member) not in state.rehearsed and made.methods[i] != LIMIT,
         )
         for i, member in enumerate(members)
     ]  # fmt: skip
@@ -319,10 +284,12 @@ def _rehearse(
         history: Of the members, without what events did.
         asides: What goes with the draw of some of them.
     """
-    new = [i for i, m in enumerate(members) if _id(m) not in state.rehearsed][:MAX_REHEARSED]
-    if not new or (state.desk is not None and state.desk.order is not None):
+    if state.desk is not None and state.desk.order is not None:
         return state
     shape = Shape(*members[0].group)
+    new = _with_a_past(state, history, shape.day_steps)[:MAX_REHEARSED]
+    if not new:
+        return state
     past = replace(history, series=[history.series[i] for i in new], values=history.values[new])
     known = {name: asides[name] for name in past.series if name in asides}
     beside = Beside(parents_of([members[i] for i in new]), known)
@@ -335,6 +302,18 @@ def _rehearse(
     tiers = state.tiers.rehearsing(shape.horizon)
     engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, beside)
     return replace(state, rehearsed=state.rehearsed | set(past.series))
+
+
+def _with_a_past(state: ForecasterState, history: History, day_steps: int) -> list[int]:
+    """Rows that were not gone through and can be: a day is known, as models need.
+
+    Who has less waits: an empty answer of a history that has just come back is no past.
+    """
+    new = [i for i, name in enumerate(history.series) if name not in state.rehearsed]
+    if not new:
+        return []
+    length = clean(np.asarray(history.values[new], dtype=np.float64), day_steps).length
+    return [i for i, bins in zip(new, length.tolist(), strict=True) if bins >= day_steps]
 
 
 def _culprits(

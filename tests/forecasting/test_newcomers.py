@@ -93,3 +93,33 @@ def test_windows_behind_a_short_record_teach_a_pool_that_knows_little() -> None:
     base, after = taught(3, 7, Shape(600, 36, LEVELS))
     assert base.peaks[POOL].windows < ENOUGH_WINDOWS
     assert after.peaks[POOL].windows == pytest.approx(base.peaks[POOL].windows + 12, abs=3)
+
+
+def begun(values: Floats, first_bin: int) -> Floats:
+    return np.where(np.arange(len(values)) >= first_bin, values, np.nan)
+
+
+def test_a_history_that_was_empty_at_first_is_gone_through_when_it_comes() -> None:
+    random = np.random.default_rng(5)
+    values, asked = {name: calm(random) for name in "ab"}, targets(["a", "b"])
+    empty = MemorySource({"a": values["a"]})
+    state, (a, b) = step(ForecasterState(), BEGIN, empty, asked)
+    assert (a.record.rehearsed.windows, b.record.rehearsed.windows) == (24, 0)
+    assert "rehearsing" not in b.flags
+    assert not b.awaits_record
+    state, _ = step(state, BEGIN + 600, empty, asked)
+    assert state.rehearsed == {asked[0].identity}
+    _, (a, b) = step(state, BEGIN + 1200, MemorySource(values), asked)
+    assert (a.record.rehearsed.windows, b.record.rehearsed.windows) == (24, 24)
+    assert not {"uncalibrated", "rehearsing"} & set(b.flags)
+
+
+def test_a_series_that_was_just_born_counts_each_of_its_promises_once() -> None:
+    values = np.tile(calm(np.random.default_rng(6)), 2)
+    source = MemorySource({"a": begun(values, round(BEGIN) // 600 - 8)})
+    state, counts = ForecasterState(), []
+    for bins in range(0, 3 * DAY, 6):
+        state, (answer,) = step(state, BEGIN + 600 * bins, source, targets(["a"]))
+        counts.append((answer.record.rehearsed.windows, answer.record.live.windows))
+    assert all(rehearsed == 0 for rehearsed, _ in counts)
+    assert counts[-1][1] >= 6
