@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -324,8 +325,12 @@ class TestForecasts:
             ({"level": "p99"}, 40.0),
             ({"risk": 0.05}, 20.0),
             ({"risk": 0.01}, 40.0),
-            # GPUs for a request a second cost a third of what it earns: quantile 3/4 of the peak.
-            ({"prices": {"capacity": 1, "unserved": 3}}, 10 + 10 * 0.25 / 0.45),
+            # GPUs for a request a second cost a third of what it earns: quantile 3/4 of the peak,
+            # by an exponential tail between the median and the p95.
+            (
+                {"prices": {"capacity": 1, "unserved": 3}},
+                10 + 10 * math.log(0.5 / 0.25) / math.log(0.5 / 0.05),
+            ),
             # What is worth more than any forecast tells takes the highest level that there is.
             ({"prices": {"capacity": 1, "unserved": 10_000}}, 40.0),
         ],
