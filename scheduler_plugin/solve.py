@@ -24,6 +24,7 @@ from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
+from scheduler_plugin.packing.held_rooms import with_holds
 from scheduler_plugin.packing.objective import (
     demanded_by_stage,
     demanded_values,
@@ -75,7 +76,7 @@ def plan(
     settings = settings or SearchSettings()
     began_ns = 0 if settings.clock is None else settings.clock.monotonic_ns()
     digest = digest or snapshot.digest()
-    problem = compile_problem(snapshot, moves=settings.moves, caps=True)
+    problem = with_holds(compile_problem(snapshot, moves=settings.moves, caps=True))
     first = None
     if on_plan is not None:
         first = pack(problem, orders_of(problem)[0][0])

@@ -27,6 +27,7 @@ from scheduler_plugin.app.node_guard import NodeGuard
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
+from scheduler_plugin.app.planning_wishes import PlanningWishes
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.provisioner import Provisioner
 from scheduler_plugin.app.release import OpenGate
@@ -45,8 +46,6 @@ from scheduler_plugin.app.waiting_pods import (
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.admission import Mode
-from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
-from scheduler_plugin.packing.priced_nodes import with_objective
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
 from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
@@ -164,7 +163,7 @@ class PlacementLoop:
             seconds_to_ns(settings.unservable_seconds),
             self._provisioner,
         )
-        self._policy = PolicyChoice(settings.policy, settings.gpu_prices)
+        self._wishes = PlanningWishes(settings, self.metrics.room)
         self._last_digest = ""
         self._last = CycleResult("idle")
         self._causes: Mapping[str, Cause] = {}
@@ -248,9 +247,7 @@ class PlacementLoop:
             applied, nodes = self._moves.carry_on(built, by_uid)
             moved = self._account(applied, nodes, by_uid)
             built = build_snapshot(objects, self.ledger)
-        valued = with_policy_values(built.snapshot, self._policy)
-        valued = with_objective(valued, self._settings.objective_choice)
-        built = replace(built, snapshot=valued)
+        built = self._wishes.applied(built, ns_to_seconds(self._clock.wall_time_ns()))
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)
         self._checks.answer(result.plan, built.living_gangs)

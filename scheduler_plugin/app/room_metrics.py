@@ -13,6 +13,7 @@ from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.packing.free_gpus import free_gpus, open_gpus
+from scheduler_plugin.packing.held_amounts import held_room
 from scheduler_plugin.packing.objective import FRAGMENTATION_STEP_MILLI
 from scheduler_plugin.packing.planned_levels import planned_levels
 from scheduler_plugin.room.resource_columns import gpu_value_milli
@@ -56,7 +57,6 @@ class RoomMetrics:
             "FGD), as the newest plan leaves them.",
             registry=registry,
         )
-
         self._capped = Gauge(
             "wattpack_placement_capped_gpus",
             "GPUs of placed and promised pods that the newest plan counts at a cap, in watts of a "
@@ -64,12 +64,38 @@ class RoomMetrics:
             ["gpu_model", "kernel_class", "cap_watts"],
             registry=registry,
         )
+        self._longest_wait = Gauge(
+            "wattpack_placement_longest_wait_seconds",
+            "Since the creation of the managed pod that waits longest for a place; 0 if none does.",
+            registry=registry,
+        )
+        self._held_gpus = Gauge(
+            "wattpack_placement_held_gpus",
+            "Free GPUs that are kept for work which waited longer than its patience, as the newest "
+            "plan leaves them.",
+            registry=registry,
+        )
+        self._held_watts = Gauge(
+            "wattpack_placement_held_watts",
+            "Free watts of power domains that are kept for such work, as the newest plan leaves "
+            "them, AC.",
+            ["domain"],
+            registry=registry,
+        )
 
     def waiting(self, causes: Iterable[str]) -> None:
         """Who waits now, a cause each."""
         self._pending.clear()
-        for reason, count in Counter(causes).items():
+        counts = Counter(causes)
+        for reason, count in counts.items():
             self._pending.labels(reason).set(count)
+        if not counts:
+            self._longest_wait.set(0.0)
+            self._none_held()
+
+    def longest_wait(self, seconds: float) -> None:
+        """Of all that wait for a place now."""
+        self._longest_wait.set(seconds)
 
     def released(self, pods: Iterable[JsonObject], wall_seconds: float) -> None:
         """They got their nodes at this Unix time."""
@@ -90,6 +116,11 @@ class RoomMetrics:
         self._capped.clear()
         for level, gpus in planned_levels(plan, snapshot).items():
             self._capped.labels(*map(str, level)).set(gpus)
+        self._none_held()
+        gpus, watts = held_room(snapshot, plan)
+        self._held_gpus.set(gpus)
+        for domain, each in watts.items():
+            self._held_watts.labels(domain).set(each)
         order = snapshot.objective
         if plan.objective and ObjectiveStage.FRAGMENTATION in order:
             stages = 2 * len(plan.tiers)
@@ -102,6 +133,12 @@ class RoomMetrics:
         self._gpus.clear()
         self._capped.clear()
         self._stranded.set(0.0)
+        self._longest_wait.set(0.0)
+        self._none_held()
+
+    def _none_held(self) -> None:
+        self._held_gpus.set(0.0)
+        self._held_watts.clear()
 
 
 def _taken(plan: Plan, snapshot: Snapshot) -> Mapping[str, float]:

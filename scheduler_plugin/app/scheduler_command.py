@@ -46,6 +46,7 @@ _FLAGS: Final = (
     "policy",
     "objective",
     "cap_levels",
+    "patience_seconds",
     "peaks",
     "risk_below_priority",
 )
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", choices=[p.value for p in ThroughputPolicy], help="of GPU models; default none")
     add("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     add("--cap-levels", action="store_true", default=None, help="count work at caps that pay")
+    add("--patience-seconds", type=float, help="of work, before room is held for it; 0 for ever")
     add("--peaks", choices=["sum", "p99"], help="of bound pods in a domain; default sum")
     add("--risk-below-priority", type=figures(float), metavar="PRIORITY=SHARE,…", help=RISK_HELP)
     add("--kubeconfig", type=Path, help="default: the pod's service account")

@@ -43,6 +43,8 @@ class PlacementSettings(Settings):
         resync_seconds: Plan at the latest after this, if pods wait.
         unservable_seconds: What no present node can serve is let go without a node after this, so
             that autoscalers see it.
+        patience_seconds: Work with GPUs that waited for so long has room held for it, which pods of
+            its priority and below then leave alone; 0 holds nothing.
         gang_timeout_seconds: How long places of missing gang members are kept.
         namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
@@ -81,6 +83,7 @@ class PlacementSettings(Settings):
     batch_max_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
     resync_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     unservable_seconds: Annotated[float, Field(ge=0, le=30 * 86_400)] = 60.0
+    patience_seconds: Annotated[float, Field(ge=0, le=30 * 86_400)] = 600.0
     gang_timeout_seconds: Annotated[float, Field(ge=10, le=86_400)] = 300.0
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20

@@ -49,6 +49,7 @@ class PendingReason(StrEnum):
     GANG_MINIMUM_FIRST = "GangMinimumFirst"
     GANG_IS_FULL = "GangIsFull"
     GANG_EXCEEDS_CLUSTER = "GangExceedsCluster"
+    HELD_FOR = "HeldFor"
     NOT_EXPLAINED = "NotExplained"
     PLAN_REFUSED = "PlanRefused"
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from scheduler_plugin.documents.cap_option import CapOption
+from scheduler_plugin.documents.hold import Hold
 from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair, links_hold
 from scheduler_plugin.documents.objective_order import DEFAULT_ORDER, ObjectiveOrder
 from scheduler_plugin.documents.slow_down import SlowDown
@@ -19,6 +20,7 @@ from scheduler_plugin.documents.snapshot_amounts import MAX_QUANTITY, MILLI_PER_
 from scheduler_plugin.documents.snapshot_checks import boards_there
 from scheduler_plugin.documents.snapshot_domain import PowerDomain
 from scheduler_plugin.documents.snapshot_limits import (
+    MAX_HOLDS,
     MAX_LINK_GROUPS,
     MAX_LINK_PAIRS,
     MAX_NODES,
@@ -39,6 +41,7 @@ __all__ = [
     "MAX_QUANTITY",
     "MILLI_PER_GPU",
     "Gang",
+    "Hold",
     "Node",
     "Pod",
     "PodState",
@@ -55,6 +58,7 @@ class Snapshot(Value):
     """One consistent view. Lists are sorted by id whatever order they came in.
 
     Attributes:
+        holds: Room that is kept for work which waited too long.
         link_label: Of nodes; those with the same value share an uplink. Empty without links.
         link_groups: Those of which something is known, and groups of them; others limit nothing.
         link_pairs: Of groups, with what was measured between their nodes.
@@ -69,6 +73,7 @@ class Snapshot(Value):
     slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
     cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MAX_QUOTAS)] = ()
+    holds: Annotated[tuple[Hold, ...], Field(max_length=MAX_HOLDS)] = ()
     link_label: Label = ""
     link_groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_LINK_GROUPS)] = ()
     link_pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_LINK_PAIRS)] = ()
@@ -109,6 +114,11 @@ class Snapshot(Value):
     def _sort_quotas(cls, value: tuple[Quota, ...]) -> tuple[Quota, ...]:
         return tuple(sorted(value, key=lambda quota: quota.name))
 
+    @field_validator("holds")
+    @classmethod
+    def _sort_holds(cls, value: tuple[Hold, ...]) -> tuple[Hold, ...]:
+        return tuple(sorted(value, key=lambda hold: hold.work))
+
     @field_validator("link_groups")
     @classmethod
     def _sort_link_groups(cls, value: tuple[LinkGroup, ...]) -> tuple[LinkGroup, ...]:
@@ -129,6 +139,7 @@ class Snapshot(Value):
         caps = [f"{o.gpu_model}/{o.kernel_class}/{o.cap_watts}" for o in self.cap_options]
         unique("cap_options", caps)
         unique("quotas.name", [quota.name for quota in self.quotas])
+        unique("holds.work", [hold.work for hold in self.holds])
         domains = {domain.name for domain in self.domains}
         known("nodes.domain", {node.domain for node in self.nodes} - {""}, domains)
         known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)

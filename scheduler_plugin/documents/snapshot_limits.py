@@ -11,6 +11,7 @@ from wattpack.json_counts import LEAST_COUNTED, count_json
 
 __all__ = [
     "MAX_GPUS",
+    "MAX_HOLDS",
     "MAX_LINK_GROUPS",
     "MAX_LINK_PAIRS",
     "MAX_NODES",
@@ -32,6 +33,8 @@ MAX_PAIRS: Final = 250_000
 """Every pair of the kinds of work that share boards, both ways; far beyond any real cluster."""
 MAX_QUOTAS: Final = 20_000
 """Two of each namespace of a cluster that has as many as Kubernetes is tested with."""
+MAX_HOLDS: Final = 1_000
+"""One a root of the power tree; no cluster comes near."""
 MAX_LINK_GROUPS: Final = 5_000
 MAX_LINK_PAIRS: Final = 30_000
 """Every pair of 244 groups. All lists together stay below 10**6, which is refused (test)."""
@@ -50,6 +53,7 @@ SNAPSHOT_MEMBERS: Final = {
     "slow_downs": MAX_PAIRS,
     "cap_options": MAX_PAIRS,
     "quotas": MAX_QUOTAS,
+    "holds": MAX_HOLDS,
     "link_groups": MAX_LINK_GROUPS,
     "link_pairs": MAX_LINK_PAIRS,
 }

@@ -18,6 +18,7 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.explain.gang_remedies import for_gang
+from scheduler_plugin.explain.hold_causes import with_held
 from scheduler_plugin.explain.more_nodes import more_nodes
 from scheduler_plugin.explain.obstacles import what_stands_against
 from scheduler_plugin.explain.pending_causes import explain_pending
@@ -34,11 +35,12 @@ MOST_LOOKS: Final = 300_000
 """Of ``board_neighbours``, a tenth of a second where we measured: also without a clock thousands of
 pods that all share boards and all differ end in time."""
 
-#: Causes that only a new description of the pods removes.
+#: Causes that only a new description of the pods, or time, removes.
 _WITHOUT: Final = (
     PendingReason.GANG_INCOMPLETE,
     PendingReason.GANG_MINIMUM_FIRST,
     PendingReason.GANG_IS_FULL,
+    PendingReason.HELD_FOR,
     PendingReason.PLAN_REFUSED,
 )
 
@@ -58,9 +60,15 @@ def explained(
         out_of_time: Asked before each pod and step; whose set was not looked for says ``late``.
         no_time_at_all: The same for dominant causes, which take a fiftieth of that; None for alike.
         leaving: Nodes that are not asked to come back.
+
+    Room that is held for overdue work is nobody's cause but of those who would have it otherwise,
+    and sets of changes do not look at it.
     """
+    problem = problem.unheld or problem
     rules = NodeRules(problem.snapshot, leaving)
-    pending = explain_pending(problem, assignment, rules, no_time_at_all or out_of_time)
+    no_causes = no_time_at_all or out_of_time
+    pending = explain_pending(problem, assignment, rules, no_causes)
+    pending = with_held(problem, assignment, pending, no_causes)
     entries = {entry.uid: entry for entry in pending}
     if all(entry.reason in _WITHOUT for entry in pending):
         return pending
@@ -70,7 +78,8 @@ def explained(
     out_of_time = _within_looks(full.neighbours, out_of_time)
     trial = Trial(full, start, rules)
     search = _Search(trial, Remedies(trial, out_of_time), out_of_time)
-    waiting = _waiting(full, placed_counts(full, start), entries.keys())
+    free = {uid for uid, entry in entries.items() if entry.reason is not PendingReason.HELD_FOR}
+    waiting = _waiting(full, placed_counts(full, start), free)
     for one in waiting:
         entries |= search.told(one, entries)
     # What operators could do instead comes once everybody has a set.

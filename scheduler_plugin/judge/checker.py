@@ -18,6 +18,7 @@ from scheduler_plugin.judge.board_checker import (
     worth_milli,
 )
 from scheduler_plugin.judge.gang_judge import gang_complaints
+from scheduler_plugin.judge.hold_judge import hold_complaints
 from scheduler_plugin.judge.link_judge import link_complaints
 from scheduler_plugin.judge.peer_judge import peer_complaints
 from scheduler_plugin.judge.power_judge import full_watts, power_complaints
@@ -53,6 +54,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     found += link_complaints(snapshot, plan.placements)
     found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
     found += quota_complaints(snapshot, plan)
+    found += hold_complaints(snapshot, plan)
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
     found += _capacity(snapshot, plan.placements, pods, nodes)

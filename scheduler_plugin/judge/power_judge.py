@@ -9,6 +9,8 @@ from scheduler_plugin.documents.plan_document import Placement
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.judge.board_checker import part_of_watts
 
+__all__ = ["full_watts", "power_complaints", "promised_watts"]
+
 
 def full_watts(pod: Pod, node: Node) -> int:
     """What it adds on a node without a cap, AC."""
@@ -42,7 +44,7 @@ def _watts_at(pod: Pod, node: Node, cap_watts: int, snapshot: Snapshot) -> tuple
     return part_of_watts(pod, math.ceil(each * offered[0].watts_milli / 1000)), ""
 
 
-def _promised_watts(pod: Pod, node: Node, snapshot: Snapshot) -> int:
+def promised_watts(pod: Pod, node: Node, snapshot: Snapshot) -> int:
     """At the cap that it was planned at; a cap that is no longer on offer counts as none."""
     if not pod.cap_watts:
         return full_watts(pod, node)
@@ -81,7 +83,7 @@ def power_complaints(
             for name in above(nodes[pod.node].domain):
                 least = domains[name].least_priority
                 if least is None or pod.priority >= least:
-                    promised[name] += _promised_watts(pod, nodes[pod.node], snapshot)
+                    promised[name] += promised_watts(pod, nodes[pod.node], snapshot)
     for placement in placements:
         node = nodes[placement.node]
         pod = pods[placement.uid]

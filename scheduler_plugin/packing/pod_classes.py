@@ -113,7 +113,9 @@ def classes_of(
                 priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
     later = not_yet(snapshot)
     size = {gang.id: gang.size for gang in snapshot.gangs}
-    groups: dict[tuple[int, str, str, bool], list[Pod]] = defaultdict(list)
+    # Each pod for which room is held is a class of its own.
+    held = {hold.work for hold in snapshot.holds}
+    groups: dict[tuple[int, str, str, bool, str], list[Pod]] = defaultdict(list)
     blocked: list[Blocked] = []
     for pod in snapshot.pods:
         if not pod.state.waits and pod.uid not in movable:
@@ -127,7 +129,9 @@ def classes_of(
             continue
         tier = priority[pod.gang] if pod.gang else pod.priority
         apart = pod.kernel_class in capped and pod.uid in movable
-        groups[-tier, pod.gang, pod.model_dump_json(exclude=_NOT_THE_CLASS), apart].append(pod)
+        alike = pod.model_dump_json(exclude=_NOT_THE_CLASS)
+        own = pod.uid if pod.uid in held else ""
+        groups[-tier, pod.gang, alike, apart, own].append(pod)
     classes = tuple(_class_of(pods, -key[0], index) for key, pods in sorted(groups.items()))
     gangs: dict[str, list[int]] = defaultdict(list)
     jobs: list[Job] = []

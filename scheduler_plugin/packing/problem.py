@@ -93,6 +93,7 @@ class Problem(PowerRows):
         domains_of_gangs: Of gangs that should be in one domain, by gang.
         quotas: What groups of pods may hold together.
         linked: Gangs for which links between nodes matter; None without any.
+        unheld: The same without the room that is held for overdue work; None where none is held.
     """
 
     snapshot: Snapshot
@@ -124,6 +125,7 @@ class Problem(PowerRows):
     domains_of_gangs: Mapping[str, GangDomain]
     quotas: QuotaRooms
     linked: LinkedGangs | None
+    unheld: Problem | None = None
 
     @cached_property
     def runs_on(self) -> tuple[dict[int, int], ...]:
