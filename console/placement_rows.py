@@ -56,6 +56,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "NodeUnderWay": ("a node that is on its way will serve it", "wait for the node"),
     "GangMinimumFirst": ("the gang's first members have no place yet", "wait for them"),
     "GangIsFull": ("the gang has its most members", "raise its most, or wait"),
+    "HeldFor": (
+        "room is held for work that waited longer",
+        "wait: the detail says until when at most",
+    ),
     "SiblingGated": ("a member waits at another gate", "look at who holds that gate"),
     "NodeAffinityMismatch": ("its selectors match no node", "correct selector or affinity"),
     "TaintNotTolerated": ("tainted nodes only", "add a toleration, or wait for the taint to go"),
