@@ -39,12 +39,12 @@ WATTS: Final = 700
 FED_SERVERS: Final = {"boards": SERVERS, "watts": 9}
 PATIENCE_SECONDS: Final = 600.0
 CYCLE_SECONDS: Final = 10
-HOURS: Final = 6.0
+HOURS: Final = 4.0
 QUICK_HOURS: Final = 1.5
-SEEDS: Final = 10
+SEEDS: Final = 5
 #: Of what is fed, that small pods alone ask for; gangs come on top.
-SMALL_LOAD: Final = 0.95
-GANG_EVERY_SECONDS: Final = 1_800.0
+SMALL_LOAD: Final = 0.85
+GANG_EVERY_SECONDS: Final = 3_600.0
 GANG_SECONDS: Final = 1_200.0
 SHORTEST_SECONDS: Final = 60.0
 LONGEST_SECONDS: Final = 1_800.0

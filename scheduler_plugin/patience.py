@@ -3,8 +3,9 @@
 Work is a gang, or a pod without one. It is overdue once it waited for the patience. Room is held
 for work that would fit if what runs with GPUs at its priority and below ended. At most one work
 below each root of the power tree has a hold, the most important first, then who had fewest turns,
-then who waits longest. A turn ends when the work starts or goes, or after the patience, twice as
-long each time up to ``LONGEST_TURN`` patiences; then it rests as long, so that what never fits
+then who waits longest. A turn ends when the work starts or goes, or once what it lacks has not
+become less for a patience, or after ``LONGEST_AT_FIRST`` of them, each twice as long in every
+further turn up to ``LONGEST_TURN``; then it rests as long as the turn was, so that what never fits
 costs at most half of the time.
 
 Nodes are held whole. So work that could start now, which this plan might give up for equals, has a
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.snapshot import Hold, Snapshot
-from scheduler_plugin.packing.domain_rooms import ancestors
+from scheduler_plugin.packing.domain_rooms import ancestors, domain_rooms
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.greedy_fill import fill
 from scheduler_plugin.packing.pod_classes import Job
@@ -36,12 +37,16 @@ from scheduler_plugin.packing.problem import (
 from scheduler_plugin.room.resource_columns import gpu_value_milli
 from scheduler_plugin.what_if import with_parts, without_pods
 
-__all__ = ["LONGEST_TURN", "HoldBook", "WaitingWork", "room_for", "waiting_work"]
+__all__ = ["LONGEST_TURN", "HoldBook", "Room", "WaitingWork", "room_for", "waiting_work"]
 
 BoolArray = npt.NDArray[np.bool_]
 
 LONGEST_TURN: Final = 16
 """Patiences; 16 of the default 10 minutes outlast most batch pods (assumed)."""
+LONGEST_AT_FIRST: Final = 4
+"""Patiences of a first turn that comes closer all the time (assumed)."""
+CLOSER_WATTS_SHARE: Final = 0.05
+"""Of held watts, by which less has to be lacking to count; measured draw moves by about 1 %."""
 MOST_TRIED: Final = 8
 """Works a cycle for which room is looked for: each costs what reading the snapshot costs."""
 LOOKED_AGAIN_SECONDS: Final = 60.0
@@ -94,6 +99,7 @@ class HoldBook:
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds
         self._holds: dict[str, Hold] = {}
+        self._progress: dict[str, _Progress] = {}
         self._turns: Counter[str] = Counter()
         self._rests_until: dict[str, float] = {}
 
@@ -121,7 +127,7 @@ class HoldBook:
 
     def _forget(self, waiting: set[str]) -> None:
         """Who waits no more."""
-        for table in (self._holds, self._turns, self._rests_until):
+        for table in (self._holds, self._progress, self._turns, self._rests_until):
             for gone in table.keys() - waiting:
                 del table[gone]
 
@@ -155,32 +161,81 @@ class HoldBook:
             below = {node for node, root in root_of.items() if root not in taken}
             if not below:
                 return
-            nodes = frozenset(n for n in below if starting.get(n) != work.priority)
+            # Who starts now goes first among equals, whom its hold would keep waiting, and they it.
+            nodes = frozenset(n for n in below if starting.get(root_of[n]) != work.priority)
             before = self._holds.get(work.name)
             starts = _starts_now(present, work, nodes, before.nodes if before else ())
             if starts is not None:
                 if before is not None or starts.is_wasteless:
-                    starting |= dict.fromkeys(starts.hold.nodes, work.priority)
-                    yield self._in_turn(starts.hold, before, now)
+                    starting |= {root_of[node]: work.priority for node in starts.hold.nodes}
+                    yield self._in_turn(starts.hold, _Lack(0, 0), now)
                 continue
             room = room_for(snapshot, work, nodes, before.nodes if before else ())
             if room is not None:
-                taken |= {root_of[node] for node in room.nodes}
-                yield self._in_turn(room, before, now)
+                taken |= {root_of[node] for node in room.hold.nodes}
+                watts = _lacking_watts(snapshot, room.hold)
+                yield self._in_turn(room.hold, _Lack(room.lacking_milli, watts), now)
             elif nodes == root_of.keys():
                 self._rests_until[work.name] = now + min(self._patience, LOOKED_AGAIN_SECONDS)
 
-    def _in_turn(self, hold: Hold, before: Hold | None, now: float) -> Hold:
-        """The hold with when its turn began, and when it ends at the latest."""
-        since, until = self._turn(hold.work, before, now)
-        return hold.model_copy(update={"since_unix_seconds": since, "until_unix_seconds": until})
+    def _in_turn(self, hold: Hold, lack: _Lack, now: float) -> Hold:
+        """The hold with when its turn began, and when it ends at the latest unless it comes closer.
 
-    def _turn(self, work: str, before: Hold | None, now: float) -> tuple[int, int]:
-        """When a turn began and when it ends, Unix time."""
-        if before is not None:
-            return before.since_unix_seconds, before.until_unix_seconds
-        patiences = min(2 ** min(self._turns[work], 10), LONGEST_TURN)
-        return int(now), int(now + patiences * self._patience) + 1
+        Args:
+            hold: What is held now.
+            lack: What of it is not free yet.
+            now: Unix time.
+        """
+        work = hold.work
+        progress = self._progress.get(work) if work in self._holds else None
+        if progress is None:
+            progress = _Progress(now, now, lack)
+        elif lack.is_less_than(progress.least, hold):
+            progress = _Progress(progress.since_seconds, now, lack)
+        self._progress[work] = progress
+        longer = 2 ** min(self._turns[work], 10)
+        longest = min(LONGEST_AT_FIRST * longer, LONGEST_TURN)
+        ends = (
+            progress.since_seconds + longest * self._patience,
+            progress.closer_seconds + min(longer, LONGEST_TURN) * self._patience,
+        )
+        turn = {
+            "since_unix_seconds": int(progress.since_seconds),
+            "until_unix_seconds": int(min(ends)) + 1,
+        }
+        return hold.model_copy(update=turn)
+
+
+class _Lack(NamedTuple):
+    """What of held room is not free yet: GPUs of its nodes, and watts of the worst domain."""
+
+    gpu_milli: int
+    watts: int
+
+    def is_less_than(self, least: _Lack, hold: Hold) -> bool:
+        """Whether the work came closer than it ever was in this turn."""
+        step = CLOSER_WATTS_SHARE * max(hold.watts.values(), default=0)
+        return self.gpu_milli < least.gpu_milli or self.watts < least.watts - step
+
+
+class _Progress(NamedTuple):
+    """Of one turn: when it began, and when least was lacking for the first time, Unix time."""
+
+    since_seconds: float
+    closer_seconds: float
+    least: _Lack
+
+
+def _lacking_watts(snapshot: Snapshot, hold: Hold) -> int:
+    left = {room.name: room.free_watts for room in domain_rooms(snapshot, ())}
+    return max((watts - left.get(name, watts) for name, watts in hold.watts.items()), default=0)
+
+
+class Room(NamedTuple):
+    """What work would take, and how many thousandths of GPUs of it others have now."""
+
+    hold: Hold
+    lacking_milli: int
 
 
 class _Start(NamedTuple):
@@ -228,7 +283,7 @@ def _places_all(packing: Packing, job: Job) -> bool:
 
 def room_for(
     snapshot: Snapshot, work: WaitingWork, nodes: frozenset[str], before: Sequence[str] = ()
-) -> Hold | None:
+) -> Room | None:
     """Nodes and watts that work would take if who is in its way ended; None if it cannot fit.
 
     Nodes that have room for a member now come first, if they hold all, and among them those of
@@ -258,7 +313,14 @@ def room_for(
     allowed = np.array([name in nodes for name in problem.node_names], dtype=np.bool_)
     has = np.array([occupied[name] for name in problem.node_names], dtype=np.int64)
     found = _first_fit(problem, allowed, has, before)
-    return None if found is None else _hold(problem, work, found)
+    if found is None:
+        return None
+    free = Packing(problem).states.gpu_milli(np.arange(len(has))) - has
+    needs: Counter[int] = Counter()
+    for (c, node), count in found.items():
+        needs[node] += int(problem.gpu_milli[c]) * count
+    lacking = sum(max(0, milli - int(free[node])) for node, milli in needs.items())
+    return Room(_hold(problem, work, found), lacking)
 
 
 def _with_only(snapshot: Snapshot, works: Set[str]) -> Problem:

@@ -42,6 +42,8 @@ AGENT_USERNAME = "system:serviceaccount:wattpack-agents:wattpack-agent"
 SERVER_NAME = "wattpack-controller.local"
 # The solver's real time in one cycle: simulated time stands still while it searches.
 PLAN_DEADLINE_SECONDS = 0.15
+PATIENCE_SECONDS = 60.0
+"""Of 900 s; clusters where work runs for hours wait for ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,7 @@ class DemoControl:
             mode=Mode.MANAGE,
             namespace=SYSTEM_NAMESPACE,
             deadline_seconds=PLAN_DEADLINE_SECONDS,
+            patience_seconds=PATIENCE_SECONDS,
             batch_max_seconds=min(60.0, self._world.scenario.control.plan_seconds),
             batch_idle_seconds=min(60.0, self._world.scenario.control.plan_seconds / 2),
         )

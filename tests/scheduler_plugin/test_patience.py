@@ -176,6 +176,13 @@ def test_one_work_a_root_and_the_more_important_first() -> None:
     assert [hold.work for hold in overdue(vip).holds] == ["g", "vip"]
 
 
+def test_who_could_start_now_is_not_kept_out_by_the_next_in_line() -> None:
+    """Both have boards; there are watts for one: were both held, each would keep out the other."""
+    nodes = [node(name, domain="row") for name in "abcd"]
+    of = snapshot(domain("row", 12_000), *nodes, gang("g", 2), gang("h", 2))
+    assert placed(plan(overdue(of))).keys() == {"g-0", "g-1"}
+
+
 def test_of_identical_pods_one_has_the_hold() -> None:
     of = overdue(snapshot(node("a", 2), bound("r", "a", 1), pod("p", 2), pod("q", 2), pod("s")))
     assert of.holds[0].work == "p"
@@ -324,7 +331,8 @@ def test_room_for_a_pod_is_where_it_lacks_least() -> None:
     of = snapshot(node("a", 4), node("b", 4), bound("r", "a", 4), bound("s", "b", 2), pod("p", 3))
     room = room_for(of, WaitingWork("p", 0, 0.0), frozenset("ab"))
     assert room is not None
-    assert room.nodes == ("b",)
+    assert room.lacking_milli == 1000
+    assert room.hold.nodes == ("b",)
 
 
 def test_without_holds_nothing_is_different() -> None:
