@@ -176,7 +176,10 @@ class TwinRun:
             PlannerSurroundings(
                 self.clock, InProcessPlanner(deadline_seconds=0.0, seed=scenario.seed)
             ),
-            PlacementSettings(mode=Mode.MANAGE, seed=scenario.seed, deadline_seconds=0.0),
+            # Recorded runs are those of plans that hold no room for whoever waits long.
+            PlacementSettings(
+                mode=Mode.MANAGE, seed=scenario.seed, deadline_seconds=0.0, patience_seconds=0.0
+            ),
         )
         self.history = HistoryStore(":memory:")
         fill(self.history, self.world, self.clock.wall_time_ns())
