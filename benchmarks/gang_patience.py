@@ -25,7 +25,7 @@ from scheduler_plugin.documents.snapshot import (
     PowerDomain,
     Snapshot,
 )
-from scheduler_plugin.patience import HoldBook
+from scheduler_plugin.hold_book import HoldBook
 from scheduler_plugin.solve import plan
 
 NAME = "gang_patience"

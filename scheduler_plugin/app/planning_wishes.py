@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from scheduler_plugin.app.room_metrics import RoomMetrics
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.hold_book import HoldBook
 from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
 from scheduler_plugin.packing.priced_nodes import with_objective
-from scheduler_plugin.patience import HoldBook
 from scheduler_plugin.snapshot_builder import BuiltSnapshot
 from wattpack.kube.port import JsonObject
 from wattpack.times import parse_rfc3339

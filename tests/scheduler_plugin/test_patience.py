@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.documents.snapshot import Hold, Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.hold_book import LONGEST_TURN, HoldBook, WaitingWork, room_for
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing.held_rooms import with_holds
 from scheduler_plugin.packing.problem import compile_problem
-from scheduler_plugin.patience import LONGEST_TURN, HoldBook, WaitingWork, room_for
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
