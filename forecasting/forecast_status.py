@@ -9,9 +9,9 @@ import numpy as np
 
 from forecasting.binomial import share_at_most
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
-from forecasting.forecast_round import TargetForecast
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.start_leads import Lead
+from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from wattpack.api.demand_forecast import (
     MAX_FORECAST_TIERS,

@@ -59,6 +59,11 @@ class History:
         until_seconds = self.until_seconds - later * self.step_seconds
         return replace(self, values=self.values[:, :cut], until_seconds=until_seconds)
 
+    def rows(self, kept: Sequence[int]) -> History:
+        """Some of the series, by their places."""
+        names = [self.series[i] for i in kept]
+        return replace(self, series=names, values=self.values[list(kept)])
+
 
 class SeriesSource(Protocol):
     """History of many series."""

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting import combination, near_steps
-from forecasting.calibration.pooled import Finished, PooledCalibration
+from forecasting.calibration.finished import Finished
+from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.promise_record import Kind, PromiseRecord
 from forecasting.combination import band_losses, band_shares
 from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool, places_of

@@ -112,6 +112,11 @@ class Target:
         return SeriesId(f"{self.namespace}/{self.name}/{asked.hexdigest()[:12]}")
 
     @property
+    def pool(self) -> tuple[str, str]:
+        """With whose misses its own are pooled: nobody's series moves another namespace's."""
+        return (self.namespace, self.kind)
+
+    @property
     def levels(self) -> tuple[float, ...]:
         """All levels to compute, ascending."""
         return tuple(sorted({*self.asked_levels, *STATUS_LEVELS}))

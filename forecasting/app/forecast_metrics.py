@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from forecasting.app.promise_metrics import PromiseMetrics
 from forecasting.forecast import FALLBACKS
-from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
 from forecasting.shards import WHOLE, Shard
+from forecasting.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead
 

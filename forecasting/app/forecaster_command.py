@@ -32,8 +32,8 @@ from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.app.rehearsal_process import RehearsalProcess
-from forecasting.forecast_round import ForecasterState
 from forecasting.remembered_source import RememberedSource
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import SeriesSource
 from forecasting.shards import Shard
 from forecasting.side_training.child_training import ChildTraining

@@ -28,12 +28,13 @@ from forecasting.app.issue_files import (
 )
 from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.promise_record import PromiseRecord
+from forecasting.calibration.stored_calibration import calibration_from_json, calibration_to_json
 from forecasting.combination import LossRecord
-from forecasting.engine_memory import EngineMemory
+from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import Shape
 from forecasting.forecast_engine import Engine
-from forecasting.forecast_round import ForecasterState
 from forecasting.open_issues import OpenIssue
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from wattpack.errors import InputError
 
@@ -138,8 +139,8 @@ def _group(
         "step_seconds": step_seconds,
         "horizon": horizon,
         "levels": list(levels),
-        "points": [[*pool, kept.to_json()] for pool, kept in sorted(memory.points.items())],
-        "peaks": [[*pool, kept.to_json()] for pool, kept in sorted(memory.peaks.items())],
+        "points": _calibrations(memory.points),
+        "peaks": _calibrations(memory.peaks),
         "records": {name: record.to_json() for name, record in sorted(memory.records.items())},
         "losses": {
             "tiers": list(memory.losses.tiers),
@@ -160,6 +161,11 @@ def _group(
     }
 
 
+def _calibrations(kept: Mapping[Pool, PooledCalibration]) -> list[list[object]]:
+    """Namespace, kind and what was learned, pool by pool."""
+    return [[*pool, calibration_to_json(one)] for pool, one in sorted(kept.items())]
+
+
 def _memory(
     path: Path,
     number: int,
@@ -173,7 +179,7 @@ def _memory(
         InputError: what is told does not fit the shape.
     """
     points, peaks = (
-        {(space, kind): PooledCalibration.from_json(kept) for space, kind, kept in told[name]}
+        {(space, kind): calibration_from_json(kept) for space, kind, kept in told[name]}
         for name in ("points", "peaks")
     )
     for calibration in (*points.values(), *peaks.values()):

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from forecasting.app.rehearsal_process import read_order, write_learned
+from forecasting.each_alone import INCALCULABLE, culprits
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_rehearsal import gone_through
 from forecasting.rehearsal_desk import RehearsalOrder
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet, all_tiers
-from wattpack.errors import WattpackError
 
 
 def main(folder: Path) -> None:
@@ -30,8 +30,10 @@ def learned_of(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
     """What the order's histories teach; one that cannot be computed with teaches nothing."""
     try:
         return _learned(order, tiers)
-    except (WattpackError, ArithmeticError, ValueError):
-        good = [i for i in range(len(order.history.series)) if _teaches(order, i)]
+    except INCALCULABLE:
+        count = len(order.history.series)
+        failed = culprits(count, lambda i: _learned(_rows(order, [i]), RIDGE_ALONE))
+        good = [i for i in range(count) if i not in failed]
         return _learned(_rows(order, good), tiers) if good else order.base
 
 
@@ -40,20 +42,8 @@ def _learned(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
     return gone_through(order.shape, made, order.history, order.pools, order.base, order.beside)
 
 
-def _teaches(order: RehearsalOrder, row: int) -> bool:
-    """Whether one history can be gone through, by the lightest model."""
-    try:
-        _learned(_rows(order, [row]), RIDGE_ALONE)
-    except (WattpackError, ArithmeticError, ValueError):
-        return False
-    return True
-
-
-def _rows(order: RehearsalOrder, rows: Sequence[int]) -> RehearsalOrder:
-    history = order.history
-    names = [history.series[i] for i in rows]
-    past = replace(history, series=names, values=history.values[list(rows)])
-    return replace(order, history=past)
+def _rows(order: RehearsalOrder, kept: Sequence[int]) -> RehearsalOrder:
+    return replace(order, history=order.history.rows(kept))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from forecasting.app.model_choice import Models
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Beside, Shape
 from forecasting.forecast_engine import Engine
-from forecasting.forecast_round import ForecasterState
 from forecasting.power_forecast.draw_aside import DrawAside
 from forecasting.rehearsal_desk import Rehearsal, RehearsalOrder
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import History, SeriesId
 from forecasting.side_training.side_process import SideProcess
 from forecasting.tiers.tier_sets import TierSet

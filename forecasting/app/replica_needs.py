@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forecasting.decisions import ChangeLimits, StartTimes, SteadyState, steadied
-from forecasting.forecast_round import TargetForecast
 from forecasting.lead_time import StepWindow
 from forecasting.replica_need import LONGEST_START_SECONDS, ExpectedDemand, needed_replicas
+from forecasting.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead, ReplicaNeed, ReplicaRule
 from wattpack.kube.port import JsonObject

@@ -16,9 +16,11 @@ import numpy as np
 from forecasting.backtest.plan import BacktestPlan, targets_of
 from forecasting.backtest.references import day_change, day_maxima, last_value, seasonal_naive
 from forecasting.backtest.window import DECILES, FAN_LEVELS, LEVELS, Window
-from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.forecast_round import step
 from forecasting.forecast_status import has_figures, status_of
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, Floats, SeriesId, SeriesSource
+from forecasting.target_forecast import TargetForecast
 from forecasting.tiers.records import HISTORY_DAYS
 from wattpack.errors import InputError
 

@@ -13,21 +13,17 @@ Source: Gibbs and Candès, "Adaptive conformal inference under distribution shif
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from forecasting.calibration.feedback import PEAK_FEEDBACK, Feedback
+from forecasting.calibration.finished import Finished
 from forecasting.calibration.score_sketch import ScoreSketch
 from forecasting.calibration.scores import Unit, missed, score_units
-from forecasting.calibration.stored_fields import Fields
 from forecasting.series_source import Floats
-from wattpack.errors import InputError
-
-VERSION: Final = 6
-"""Of the stored form and of what its numbers mean."""
 
 WILD: Final[Mapping[Unit, float]] = {"spread": 1000.0, "change": 50_000.0}
 """A miss of every level by so many scales (assumed) is a meter's fault: it is counted and teaches
@@ -60,44 +56,6 @@ three one wild series lifted the peaks of calm ones from 154 to 500, to 260 with
 
 MIN_WINDOWS: Final = 20.0
 """Windows of series (assumed) below which a pool corrects nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Steps, or windows, that are over.
-
-    Attributes:
-        series: Names.
-        promised: Uncorrected quantiles, shape (n_series, n_steps, n_levels); n_steps is 1 for
-            peaks.
-        published: The same as they were given out, corrected.
-        scale: What misses are measured by, positive, shape (n_series,).
-        realised: What came, NaN where that is unknown or not over, shape (n_series, n_steps).
-        window_steps: Steps of a whole window: 1 for peaks.
-        pool_size: Series in the class, those that are not here included; 0 if all are.
-        told: Misses that were told early (``after_broken``), shape of ``promised``; None for none.
-        until_seconds: When the newest of them was over, Unix time.
-    """
-
-    series: Sequence[str]
-    promised: Floats
-    published: Floats
-    scale: Floats
-    realised: Floats
-    window_steps: int = 1
-    pool_size: int = 0
-    told: np.ndarray | None = None
-    until_seconds: int = 0
-
-    def __post_init__(self) -> None:
-        n_series, n_steps = len(self.series), np.shape(self.promised)[1]
-        for name, shape in (("scale", (n_series,)), ("realised", (n_series, n_steps))):
-            if np.shape(getattr(self, name)) != shape:
-                raise InputError(name, f"an array of {shape}", np.shape(getattr(self, name)))
-        if np.shape(self.published) != np.shape(self.promised):
-            raise InputError("published", "the shape of promised", np.shape(self.published))
-        if self.window_steps < 1:
-            raise InputError("window_steps", "at least one step", self.window_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +169,7 @@ class PooledCalibration:
         numbers = np.all(np.isfinite(gap), axis=2) & np.all(np.isfinite(finished.published), axis=2)
         usable = numbers & ~wild & (np.isfinite(finished.scale) & (finished.scale > 0))[:, None]
         ignored = self.ignored + int(np.sum(~usable & np.isfinite(finished.realised)))
-        taken_back = _taken_back(finished)
+        taken_back = finished.taken_back
         if not (usable.any() or taken_back.any()):
             return replace(self, ignored=ignored)
         units = self._units(finished.promised, finished.scale)
@@ -242,50 +200,6 @@ class PooledCalibration:
         kept = {name: row for name, row in self.own.items() if name in series}
         tops = {name: row for name, row in self.tops.items() if name in series}
         return replace(self, own=MappingProxyType(kept), tops=MappingProxyType(tops))
-
-    def to_json(self) -> dict[str, object]:
-        """What ``from_json`` reads, of plain numbers, texts, lists and dicts."""
-        return {
-            "version": VERSION,
-            "levels": list(self.levels),
-            "unit": self.unit,
-            "feedback": asdict(self.feedback),
-            "sketch": self.sketch.to_json(),
-            "windows": self.windows,
-            "drift": self.drift.tolist(),
-            "own": {name: row.tolist() for name, row in self.own.items()},
-            "tops": {name: row.tolist() for name, row in self.tops.items()},
-            "ignored": self.ignored,
-            "until_seconds": self.until_seconds,
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> PooledCalibration:
-        """The state that was written.
-
-        Raises:
-            InputError: another version's, or damaged; start anew then.
-        """
-        field_of = Fields(document, "calibration")
-        field_of.version(VERSION)
-        levels = field_of.numbers("levels", (None,))
-        feedback = field_of.inner("feedback")
-        shape = (len(levels),)
-        unit = field_of.text("unit")
-        if unit not in ("spread", "change"):
-            raise InputError("calibration.unit", "spread or change", unit)
-        return cls(
-            levels=tuple(levels.tolist()),
-            feedback=Feedback(**{f.name: feedback.number(f.name) for f in fields(Feedback)}),
-            sketch=ScoreSketch.from_json(field_of.inner("sketch"), len(levels)),
-            windows=field_of.number("windows"),
-            drift=field_of.numbers("drift", shape),
-            own=_rows(field_of.inner("own"), len(levels)),
-            tops=_rows(field_of.inner("tops"), 1 + len(levels)),
-            ignored=field_of.whole("ignored"),
-            unit="spread" if unit == "spread" else "change",
-            until_seconds=field_of.whole("until_seconds"),
-        )
 
     def after_broken(
         self, series: Sequence[str], levels: np.ndarray, pool_size: int, at_seconds: int = 0
@@ -380,17 +294,3 @@ class PooledCalibration:
         target = self._target
         result: Floats = np.clip(moved, -target, 1 - target)
         return result
-
-
-def _taken_back(finished: Finished) -> Floats:
-    """Misses told early of windows whose end nobody knows: kept alone they would bias."""
-    if finished.told is None:
-        return np.zeros(np.shape(finished.promised))
-    unknown = np.isnan(finished.realised)[:, :, None]
-    result: Floats = np.where(unknown, finished.told, 0.0)
-    return result
-
-
-def _rows(stored: Fields, width: int) -> Mapping[str, Floats]:
-    """Numbers of each series."""
-    return MappingProxyType({name: stored.numbers(name, (width,)) for name in stored})

@@ -24,8 +24,8 @@ from forecasting.backtest.references import day_change, day_maxima, last_value, 
 from forecasting.backtest.rolling import PastOnly, rolling
 from forecasting.backtest.window import LEVELS, MODELS, Window
 from forecasting.binomial import share_at_most, share_bounds
-from forecasting.forecast_round import ForecasterState
 from forecasting.memory_source import MemorySource
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
 from wattpack.errors import InputError

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from capacity.profile_library import shipped_library
-from forecasting import forecast_round
 from forecasting.engine_question import Beside, Question, Shape
 from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
-from forecasting.forecast_round import ForecasterState
+from forecasting.group_answers import answers_of
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
 from forecasting.power_forecast.present_rows import BoardWatts
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
 from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
+from forecasting.round_group import RoundGroup
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
 from forecasting.targets import Target, target_of
@@ -118,7 +119,7 @@ def test_a_clock_that_is_set_back_costs_the_load_a_round_and_nothing_else() -> N
         past = slice(end - 10 * DAY, end)
         source = History([name], draw[None, past], end * 600)
         asides = {name: DrawAside(40.0 * load[None, past])}
-        state, (answer,) = forecast_round._answer(state, pools, [target], source, asides)
+        state, (answer,) = answers_of(state, RoundGroup([target], source, pools, asides))
         assert answer.error is None
         told.append(BY_LOAD in answer.flags)
     assert told == [True, True, False, True, True]
@@ -143,9 +144,8 @@ def test_a_group_that_fails_together_is_nobodys_fault(monkeypatch: pytest.Monkey
         ForecasterState(rehearsed=frozenset(names)),
         dict.fromkeys(names, ("power", "domain")),
     )
-    _, answers = forecast_round._answer(
-        state, pools, targets, History(names, values, values.shape[1] * 600), {}
-    )
+    history = History(names, values, values.shape[1] * 600)
+    _, answers = answers_of(state, RoundGroup(targets, history, pools, {}))
     for answer in answers:
         assert answer.error is not None
         assert not isinstance(answer.error, InputError)

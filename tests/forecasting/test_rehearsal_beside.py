@@ -17,13 +17,16 @@ from forecasting.app.memory_file import write_state
 from forecasting.app.rehearsal_child import learned_of
 from forecasting.app.rehearsal_process import RehearsalProcess
 from forecasting.calibration.pooled import PooledCalibration
+from forecasting.calibration.stored_calibration import calibration_to_json
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Shape
 from forecasting.engine_rehearsal import gone_through
-from forecasting.forecast_round import REHEARSING, ForecasterState, TargetForecast, step
+from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
 from forecasting.rehearsal_desk import Rehearsal, RehearsalOrder
+from forecasting.round_state import ForecasterState
 from forecasting.series_source import Floats, History, SeriesId
+from forecasting.target_forecast import REHEARSING, TargetForecast
 from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE
 from simulation.kube import EmbeddedKube
@@ -232,8 +235,8 @@ def test_a_process_learns_what_is_learned_here() -> None:
     assert over.learned.records == here.records
     assert over.learned.losses.sums.tobytes() == here.losses.sums.tobytes()
     for mine, theirs in ((over.learned.peaks, here.peaks), (over.learned.points, here.points)):
-        assert {pool: kept.to_json() for pool, kept in mine.items()} == {
-            pool: kept.to_json() for pool, kept in theirs.items()
+        assert {pool: calibration_to_json(kept) for pool, kept in mine.items()} == {
+            pool: calibration_to_json(kept) for pool, kept in theirs.items()
         }
     assert process.order is None
     assert process.take() is None

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from forecasting.calibration.pooled import Finished, PooledCalibration
+from forecasting.calibration.finished import Finished
+from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.score_sketch import ScoreSketch
+from forecasting.calibration.stored_calibration import calibration_from_json, calibration_to_json
 from wattpack.errors import InputError
 
 LEVELS = (0.1, 0.5, 0.9, 0.99)
@@ -105,9 +107,9 @@ def test_what_is_no_number_teaches_nothing_and_is_counted(seed: int) -> None:
     gone = before.after(Finished(NAMES, dirty_promise, promised, SCALE, realised, window_steps=4))
     less = before.after(Finished(NAMES, promised, promised, SCALE, clean, window_steps=4))
 
-    expected = less.to_json() | {"ignored": None}
-    assert wild.to_json() | {"ignored": None} == expected
-    assert gone.to_json() | {"ignored": None} == expected
+    expected = calibration_to_json(less) | {"ignored": None}
+    assert calibration_to_json(wild) | {"ignored": None} == expected
+    assert calibration_to_json(gone) | {"ignored": None} == expected
     assert wild.ignored - before.ignored == np.sum(infinite & ~unknown)
     assert gone.ignored - before.ignored == np.sum(unknown | infinite)
 
@@ -166,18 +168,18 @@ def test_many_windows_that_break_at_once_are_as_many_that_break_one_by_one() -> 
     for name, row in zip(NAMES, levels, strict=True):
         one_by_one = one_by_one.after_broken([name], row[None], 3)
     at_once = state.after_broken(NAMES, levels, 3)
-    assert at_once.to_json() == one_by_one.to_json()
+    assert calibration_to_json(at_once) == calibration_to_json(one_by_one)
     assert np.any(at_once.drift == -(1 - np.array(state.levels))), "no drift reached its bound"
 
 
 def test_stored_state_goes_on_bit_for_bit() -> None:
     state, _ = run(7, 3, 50.0, np.full(N_SERIES, 100.0))
-    again = PooledCalibration.from_json(json.loads(json.dumps(state.to_json())))
+    again = calibration_from_json(json.loads(json.dumps(calibration_to_json(state))))
     promised = forecast(np.full(N_SERIES, 50.0), 3)
     done = Finished(NAMES, promised, promised, SCALE, promised[:, :, 2], window_steps=3)
     one, other = state.after(done), again.after(done)
     assert one.offsets(NAMES).tobytes() == other.offsets(NAMES).tobytes()
-    assert one.to_json() == other.to_json()
+    assert calibration_to_json(one) == calibration_to_json(other)
 
 
 DAMAGES: tuple[tuple[str, Any], ...] = (
@@ -202,7 +204,7 @@ DAMAGES: tuple[tuple[str, Any], ...] = (
 def test_damaged_state_is_refused_by_name(field: str, value: object) -> None:
     state, _ = run(3, 2, 50.0, np.full(N_SERIES, 100.0))
     with pytest.raises(InputError) as refusal:
-        PooledCalibration.from_json(state.to_json() | {field: value})
+        calibration_from_json(calibration_to_json(state) | {field: value})
     assert refusal.value.field.startswith(f"calibration.{field}")
 
 
@@ -238,7 +240,7 @@ def test_a_peak_is_corrected_by_a_number_of_day_changes_and_holds() -> None:
     moved = (state.corrected(NAMES, promised, change) - promised) / change[:, None, None]
     moved = moved[:, :, :3]  # the highest level keeps to what each series needed itself
     assert moved == pytest.approx(np.broadcast_to(moved[:1], moved.shape))
-    again = PooledCalibration.from_json(json.loads(json.dumps(state.to_json())))
+    again = calibration_from_json(json.loads(json.dumps(calibration_to_json(state))))
     corrected = state.corrected(NAMES, promised, change)
     assert np.array_equal(again.corrected(NAMES, promised, change), corrected)
 
@@ -259,5 +261,5 @@ def test_a_wild_series_lifts_calm_ones_the_less_the_longer_they_need_nothing() -
     assert np.all(last[1:] < 0.5 * first[1:])
     newcomer = state.corrected(("new",), promised[:1], change[:1])[0, 0, -1] - 10.0
     assert newcomer == pytest.approx(last[0], rel=0.1)
-    again = PooledCalibration.from_json(json.loads(json.dumps(state.to_json())))
+    again = calibration_from_json(json.loads(json.dumps(calibration_to_json(state))))
     assert np.array_equal(again.offsets(names), state.offsets(names))
