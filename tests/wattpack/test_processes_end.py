@@ -154,6 +154,16 @@ CASES = {
 }
 
 
+def share_of_a_core() -> float:
+    """What a process may get beside all others; at most half, for neighbours that begin later.
+
+    The load is a mean of the last minute, so those that run at this moment are looked at too.
+    """
+    mean, _, _, now, _ = Path("/proc/loadavg").read_text().split()
+    busy = max(float(mean), float(now.split("/")[0]))
+    return min(0.5, (os.cpu_count() or 1) / (2.0 * busy))
+
+
 class Process:
     """One of the cases, run by the program that makes its moments."""
 
@@ -211,9 +221,7 @@ class Process:
 
     def status(self) -> int:
         """Its exit status; it ends in time, with no traceback and no files."""
-        # The load is a mean of the last minute: a neighbour that has just begun is not in it yet.
-        share = min(0.5, (os.cpu_count() or 1) / max(os.getloadavg()[0], 1e-9))
-        rest, _ = self.process.communicate(timeout=END_SECONDS / share)
+        rest, _ = self.process.communicate(timeout=END_SECONDS / share_of_a_core())
         said = (self.said + rest).decode()
         assert "Traceback" not in said, said
         assert "Exception ignored" not in said, said
