@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from benchmarks._given_scenario import given_scenario
 from benchmarks._lease_kind import BREAKER_CURVES, READS, RowKind
 from benchmarks._lease_row import Row
 from benchmarks._restart_row import AgentUpdate, ControllerUpdate, kill_leader, peak_row
-from benchmarks.runner import Options, Result, Target, finished_rows
+from benchmarks.runner import Options, Result, Rows, Target, finished_rows
 from benchmarks.runner import Row as Figures
 from wattpack.units import NS_PER_SECOND
 
@@ -128,76 +129,117 @@ def _start(node: Any) -> None:  # noqa: ANN401 - a node of the row
     node.start_agent()
 
 
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """All runs.
+
+    Attributes:
+        arms: By arm of the updates, one run a seed; the same seeds in each.
+        kills: Of leaders.
+        away: Of agents, one run for each of ``AWAY_SECONDS``.
+        away_kills: Agents that were killed in each.
+    """
+
+    arms: Mapping[str, Rows]
+    kills: Rows
+    away: Rows
+    away_kills: int
+
+    @property
+    def everything(self) -> list[Mapping[str, Any]]:
+        """Runs of all kinds."""
+        return [*(one for arm in self.arms.values() for one in arm), *self.kills, *self.away]
+
+
 def run(options: Options) -> Result:
     """Measure."""
-    quick = options.quick
-    servers, gpus = (QUICK_SERVERS, QUICK_GPUS) if quick else (SERVERS, GPUS)
-    seeds = QUICK_SEEDS if quick else SEEDS
     given = given_scenario(NAME, options, READS)
     kind, name = RowKind.of(given), NAME if given is None else given.kind(NAME)
+    servers, gpus = (QUICK_SERVERS, QUICK_GPUS) if options.quick else (SERVERS, GPUS)
     if given is not None:
         servers, gpus = given.scenario.row.servers, given.scenario.row.gpus_per_server
-    found: dict[str, list[Mapping[str, Any]]] = {
-        arm: list(
-            finished_rows(
-                options,
-                f"{name}-{arm}-{servers}",
-                lambda seed, number, arm=arm: one_update(  # type: ignore[misc]
-                    arm, servers, gpus, 1000 * seed + number, kind
-                ),
-                seeds,
-            )
-        )
-        for arm in ARMS
-    }
-    kills = finished_rows(
-        options,
-        f"{name}-kills-{servers}",
-        lambda seed, number: one_kill(servers, gpus, 1000 * seed + 500 + number, kind),
-        QUICK_KILLS if quick else KILLS,
-    )
-    away_kills = QUICK_AWAY_KILLS if quick else AWAY_KILLS
-    away = finished_rows(
-        options,
-        f"{NAME}-away-{away_kills}",
-        lambda seed, number: one_away(away_kills, seed, AWAY_SECONDS[number]),
-        len(AWAY_SECONDS),
-    )
-    everything = [*(one for arm in found.values() for one in arm), *kills, *away]
-    for one in everything:
+    measured = _measured(options, name, (servers, gpus), kind)
+    for one in measured.everything:
         for line in one.get("details", ()):
             options.progress(line)
-    figures: dict[str, float | int | str] = {
+    row: dict[str, float | int | str] = {
         "servers": servers,
         "gpus": servers * gpus,
         "breaker_curves": BREAKER_CURVES,
         "plant_sha256": kind.plant_sha256,
-        "peak_ratio": max(one["peak"] for one in found["undisturbed"]),
+    }
+    figures = row | _update_figures(measured) | _kill_figures(measured)
+    return Result(figures | ({} if given is None else given.figures()), TARGETS)
+
+
+def _measured(options: Options, name: str, size: tuple[int, int], kind: RowKind) -> _Measured:
+    """Every run, those that an earlier start of the benchmark finished included."""
+    quick, (servers, gpus) = options.quick, size
+    away_kills = QUICK_AWAY_KILLS if quick else AWAY_KILLS
+    return _Measured(
+        arms={
+            arm: list(
+                finished_rows(
+                    options,
+                    f"{name}-{arm}-{servers}",
+                    lambda seed, number, arm=arm: one_update(  # type: ignore[misc]
+                        arm, servers, gpus, 1000 * seed + number, kind
+                    ),
+                    QUICK_SEEDS if quick else SEEDS,
+                )
+            )
+            for arm in ARMS
+        },
+        kills=finished_rows(
+            options,
+            f"{name}-kills-{servers}",
+            lambda seed, number: one_kill(servers, gpus, 1000 * seed + 500 + number, kind),
+            QUICK_KILLS if quick else KILLS,
+        ),
+        away=finished_rows(
+            options,
+            f"{NAME}-away-{away_kills}",
+            lambda seed, number: one_away(away_kills, seed, AWAY_SECONDS[number]),
+            len(AWAY_SECONDS),
+        ),
+        away_kills=away_kills,
+    )
+
+
+def _update_figures(measured: _Measured) -> dict[str, float | int | str]:
+    """What updates cost beside the undisturbed row."""
+    arms = measured.arms
+    undisturbed = arms["undisturbed"]
+    figures: dict[str, float | int | str] = {
+        "peak_ratio": max(one["peak"] for one in undisturbed),
         "undisturbed_held_back_ratio": max(
-            1.0 - one["work"] / one["wanted"] for one in found["undisturbed"]
+            1.0 - one["work"] / one["wanted"] for one in undisturbed
         ),
-        "undisturbed_gpus_fell": sum(one["fell"] for one in found["undisturbed"]),
-        "updates_finished_ratio": float(
-            np.mean([one["done"] for arm in found.values() for one in arm])
-        ),
+        "undisturbed_gpus_fell": sum(one["fell"] for one in undisturbed),
+        "updates_finished_ratio": float(np.mean([o["done"] for arm in arms.values() for o in arm])),
     }
     for arm in [*UPDATED, "agents_without_surge"]:
-        figures |= _against(found["undisturbed"], found[arm], arm)
-    figures |= {
+        figures |= _against(undisturbed, arms[arm], arm)
+    return figures
+
+
+def _kill_figures(measured: _Measured) -> dict[str, float | int | str]:
+    """What kills cost, and the violations of all runs."""
+    kills = measured.kills
+    figures: dict[str, float | int | str] = {
         "leader_killed_gpus_fell_min": min(one["fell"] for one in kills),
         "leader_killed_first_gpu_back_seconds_max": max(one["first"] for one in kills),
         "leader_killed_last_gpu_back_seconds_max": max(one["last"] for one in kills),
         "leader_killed_heat_max": max(one["heat"] for one in kills),
-        "violations": sum(one["violations"] for one in everything),
+        "violations": sum(one["violations"] for one in measured.everything),
     }
-    for seconds, one in zip(AWAY_SECONDS, away, strict=True):
-        figures[f"leases_ended_by_an_agent_away_{seconds:.0f}_s_ratio"] = one["ended"] / away_kills
-    return Result(figures | ({} if given is None else given.figures()), TARGETS)
+    for seconds, one in zip(AWAY_SECONDS, measured.away, strict=True):
+        ended = one["ended"] / measured.away_kills
+        figures[f"leases_ended_by_an_agent_away_{seconds:.0f}_s_ratio"] = ended
+    return figures
 
 
-def _against(
-    undisturbed: list[Mapping[str, Any]], updated: list[Mapping[str, Any]], arm: str
-) -> dict[str, float | int | str]:
+def _against(undisturbed: Rows, updated: Rows, arm: str) -> dict[str, float | int | str]:
     """What an update cost, the same demand beside it."""
     pairs = list(zip(undisturbed, updated, strict=True))
     return {

@@ -20,7 +20,8 @@ from benchmarks._handover import GPUS_PER_NODE, Judge, SlowApi, Wire
 from benchmarks._turns import TurnClock
 from benchmarks.runner import Options, Result, Target
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner

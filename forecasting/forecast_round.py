@@ -1,7 +1,9 @@
 """One round of the forecaster: history in, a status for every target out.
 
-targets ─► groups ─► round_reading ─► group_rehearsal ─► engine ─► TargetForecast
-(their histories)  (newcomers)      └─ group_answers ─┘
+    targets ─► groups ─► histories ────► newcomers ───────► engine ─► answers
+                         (round_reading)  (group_rehearsal)            (group_answers)
+
+``step`` is all that a process, a backtest and a benchmark call.
 """
 
 from __future__ import annotations

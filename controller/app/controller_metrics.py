@@ -6,36 +6,26 @@ One registry a controller, so that several can live in one process (the demo, te
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
+from controller.app.metric_makers import RisingCounters, makers
 from controller.app.odd_servers import odd_servers
+from controller.app.outlook_metrics import OutlookMetrics
 from controller.servers_aside import Aside
 from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
-from wattpack.api.power_domain import PromisableWatts
-
-
-def _makers(registry: CollectorRegistry) -> tuple[Callable[..., Gauge], Callable[..., Counter]]:
-    """Makers of metrics under the project's prefix: name, text, labels."""
-
-    def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"wattpack_{name}", text, labels, registry=registry)
-
-    def counter(name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"wattpack_{name}", text, labels, registry=registry)
-
-    return gauge, counter
+from wattpack.replaced_gauge import ReplacedGauge
 
 
 class DomainMetrics:
     """What a power domain draws, may draw and is expected to draw."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, counter = _makers(registry)
+        gauge, counter = makers(registry)
         self.draw = gauge("domain_draw_watts", "Estimated AC draw of a domain", "domain")
         self.limit = gauge("domain_limit_watts", "What a domain may draw now", "domain")
         self.rating = gauge("domain_rating_watts", "Continuous rating", "domain")
@@ -64,72 +54,35 @@ class DomainMetrics:
         )
         self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
         self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
-        self.measured = gauge(
-            "domain_measured_watts",
-            "AC draw that rests on readings; absent while some of it is assumed (I7)",
-            "domain",
+        self.measured = ReplacedGauge(
+            gauge(
+                "domain_measured_watts",
+                "AC draw that rests on readings; absent while some of it is assumed (I7)",
+                "domain",
+            )
         )
-        self.forecast = gauge(
-            "domain_forecast_p99_watts", "Forecast p99 in use; absent without one", "domain"
-        )
-        self.forecast_fallback = gauge(
-            "domain_forecast_fallback", "1 while no trusted forecast is used", "domain"
-        )
-        self.forecast_contradicted = gauge(
-            "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
-        )
-        self.promisable = gauge(
-            "domain_promisable_watts",
-            "Watts that may be promised beyond what is, by risk; of the leader only",
-            "domain",
-            "risk",
-        )
-        self.risk_windows = counter(
-            "domain_risk_windows_total",
-            "Windows of believed forecasts that are over or broken, by risk; of the leader only",
-            "domain",
-            "risk",
-        )
-        self.risk_violations = counter(
-            "domain_risk_violations_total",
-            "Of these windows, those whose measured draw was above the forecast at that risk",
-            "domain",
-            "risk",
-        )
-        self.risk_allowed = counter(
-            "domain_risk_allowed_total",
-            "Violations that so many windows may have at that risk",
-            "domain",
-            "risk",
-        )
-        self._promisable: frozenset[tuple[str, str]] = frozenset()
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
-        self.aside = gauge(
-            "servers_counted_aside",
-            "Servers of a domain whose newest spec is refused that count in the next one above",
-            "domain",
+        self.aside = ReplacedGauge(
+            gauge(
+                "servers_counted_aside",
+                "Servers of a domain whose newest spec is refused that count in the next one above",
+                "domain",
+            )
         )
-        self.uncounted = gauge(
-            "servers_uncounted",
-            "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
-            "domain",
+        self.uncounted = ReplacedGauge(
+            gauge(
+                "servers_uncounted",
+                "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
+                "domain",
+            )
         )
-
-    def show_promisable(self, rooms: Mapping[str, Sequence[PromisableWatts]]) -> None:
-        """Export what may be promised of these domains, and of no others."""
-        shown = {(name, f"{one.risk:g}"): one.watts for name, of in rooms.items() for one in of}
-        for key in self._promisable - shown.keys():
-            self.promisable.remove(*key)
-        for key, watts in shown.items():
-            self.promisable.labels(*key).set(watts)
-        self._promisable = frozenset(shown)
 
 
 class StreamMetrics:
     """The streams to the node agents."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, counter = _makers(registry)
+        gauge, counter = makers(registry)
         self.open = gauge("agent_streams", "Nodes of which an agent stream is heard")
         self.waiting = gauge(
             "agent_streams_waiting", "Agents that wait beside another agent of their node"
@@ -164,7 +117,7 @@ class LoopMetrics:
     """The tick itself and the files that it writes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, counter = _makers(registry)
+        gauge, counter = makers(registry)
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
         self.tick_seconds = Histogram(
             "wattpack_tick_seconds",
@@ -182,16 +135,21 @@ class MeterMetrics:
     """Of those domains that declare a meter."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, _ = _makers(registry)
-        self.unused = gauge(
-            "domain_meter_unused_seconds",
-            "How long no reading of the domain's meter was used; absent without a meter",
-            "domain",
+        gauge, _ = makers(registry)
+        self.unused = ReplacedGauge(
+            gauge(
+                "domain_meter_unused_seconds",
+                "How long no reading of the domain's meter was used; absent without a meter",
+                "domain",
+            )
         )
-        self.mismatch = gauge(
-            "domain_meter_mismatch",
-            "1 while the meter shows over 8 % more than all that is known of; absent without one",
-            "domain",
+        self.mismatch = ReplacedGauge(
+            gauge(
+                "domain_meter_mismatch",
+                "1 while the meter shows over 8 % more than all that is known of; "
+                "absent without one",
+                "domain",
+            )
         )
 
 
@@ -199,7 +157,7 @@ class ServerMetrics:
     """Of servers, how they are read and counted."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, _ = _makers(registry)
+        gauge, _ = makers(registry)
         self.metered = gauge(
             "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
         )
@@ -207,8 +165,12 @@ class ServerMetrics:
             "unread_servers",
             "Heard servers that no BMC speaks of although BMCs are asked; 0 if none is asked",
         )
-        self.odd = gauge(
-            "odd_servers", "Servers that are counted otherwise than they say", "reason"
+        self.odd = ReplacedGauge(
+            gauge(
+                "odd_servers",
+                "Servers that are counted otherwise than they say",
+                "reason",
+            )
         )
 
 
@@ -217,10 +179,12 @@ class ControllerMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.counters = RisingCounters()
         self.domains = DomainMetrics(self.registry)
+        self.outlooks = OutlookMetrics(self.registry, self.counters)
         self.streams = StreamMetrics(self.registry)
         self.loop = LoopMetrics(self.registry)
-        gauge, counter = _makers(self.registry)
+        gauge, counter = makers(self.registry)
         self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
         self.nodes = gauge("nodes", "Nodes that have said hello")
         self.pods_by_bound = gauge(
@@ -252,8 +216,6 @@ class ControllerMetrics:
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
         self._bands: dict[str, int] = {}
-        self._shown: dict[Gauge, frozenset[str]] = {}
-        self._totals: dict[Counter, float] = {}
 
     def observe(
         self, topology: Topology, seen: Observations, decisions: Decisions, capped: list[int]
@@ -289,12 +251,8 @@ class ControllerMetrics:
         self, outlooks: Mapping[str, Outlook], measured_watts: Mapping[str, float]
     ) -> None:
         """Export what was measured and what is expected of each domain, on which authority."""
-        known = {n: o.p99_watts for n, o in outlooks.items() if o.method != "limit"}
-        self._replace(self.domains.forecast, known)
-        self._replace(self.domains.measured, measured_watts)
-        for name, outlook in outlooks.items():
-            self.domains.forecast_fallback.labels(name).set(outlook.is_fallback)
-            self.domains.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+        self.domains.measured.show(measured_watts)
+        self.outlooks.show(outlooks)
 
     def observe_servers(self, seen: Observations, decisions: Decisions, *, asked: bool) -> None:
         """Export whose draw beside GPUs is read; ``asked``: BMCs are."""
@@ -309,8 +267,8 @@ class ControllerMetrics:
         unused = dict(zip(topology.tree.names, decisions.meter_unused_seconds, strict=True))
         wrong = dict(zip(topology.tree.names, decisions.meter_mismatch, strict=True))
         known = [name for name in topology.tree.names if name in metered]
-        self._replace(self.meters.unused, {name: float(unused[name]) for name in known})
-        self._replace(self.meters.mismatch, {name: float(wrong[name]) for name in known})
+        self.meters.unused.show({name: float(unused[name]) for name in known})
+        self.meters.mismatch.show({name: float(wrong[name]) for name in known})
 
     def observe_aside(self, aside: Sequence[Aside]) -> None:
         """Export which domains' servers count elsewhere, or nowhere."""
@@ -318,41 +276,15 @@ class ControllerMetrics:
         for servers in aside:
             if servers.counted_in:
                 counted[servers.claimed_by] += servers.servers
-        self._replace(self.domains.aside, counted)
-        self._replace(
-            self.domains.uncounted, {a.claimed_by: a.servers for a in aside if not a.counted_in}
-        )
+        self.domains.aside.show(counted)
+        self.domains.uncounted.show({a.claimed_by: a.servers for a in aside if not a.counted_in})
 
     def observe_refusals(self, refusals: Sequence[Refusal]) -> None:
         """Export what does not run, and which servers are odd."""
         self.not_accepted.set(len(refusals))
         reasons = Tally(refusal.reason for refusal in odd_servers(refusals))
-        self._replace(self.servers.odd, {reason: float(n) for reason, n in reasons.items()})
-
-    def count_risks(
-        self, windows: Mapping[tuple[str, float], int], violations: Mapping[tuple[str, float], int]
-    ) -> None:
-        """Bring the accounts of violations up to date, by domain and risk."""
-        domains = self.domains
-        for (name, risk), count in windows.items():
-            labels = (name, f"{risk:g}")
-            self.count_up(domains.risk_windows.labels(*labels), count)
-            self.count_up(domains.risk_allowed.labels(*labels), risk * count)
-            self.count_up(domains.risk_violations.labels(*labels), violations.get((name, risk), 0))
-
-    def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
-        """Show these domains and no others; a reader in between never sees an empty gauge."""
-        for name in self._shown.get(gauge, frozenset()) - values.keys():
-            gauge.remove(name)
-        for name, value in values.items():
-            gauge.labels(name).set(value)
-        self._shown[gauge] = frozenset(values)
-
-    def count_up(self, counter: Counter, total: float) -> None:
-        """Bring a counter to what its owner has counted since it began."""
-        counter.inc(max(0.0, total - self._totals.get(counter, 0.0)))
-        self._totals[counter] = total
+        self.servers.odd.show({reason: float(n) for reason, n in reasons.items()})
 
     def text(self) -> bytes:
-        """The exposition text."""
+        """Prometheus exposition format."""
         return generate_latest(self.registry)

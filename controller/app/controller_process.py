@@ -316,27 +316,27 @@ class ControllerProcess:
         metrics.streams.open.set(gateway.connected())
         metrics.streams.waiting.set(gateway.waiting())
         for cause, count in gateway.handovers.copy().items():
-            metrics.count_up(metrics.streams.handovers.labels(cause), count)
-        metrics.count_up(metrics.streams.refused, gateway.refused_reports)
-        metrics.count_up(metrics.streams.answered, gateway.renewals)
-        metrics.count_up(metrics.streams.renewals, streams.renewals)
-        metrics.count_up(metrics.streams.failed_renewals, streams.failed_renewals)
+            metrics.counters.raise_to(metrics.streams.handovers.labels(cause), count)
+        metrics.counters.raise_to(metrics.streams.refused, gateway.refused_reports)
+        metrics.counters.raise_to(metrics.streams.answered, gateway.renewals)
+        metrics.counters.raise_to(metrics.streams.renewals, streams.renewals)
+        metrics.counters.raise_to(metrics.streams.failed_renewals, streams.failed_renewals)
         expires = expires_at_seconds(streams.certificate_pem)
         metrics.streams.certificate_expires.labels("stream").set(expires)
         metrics.loop.audit_bytes.set(self.audit.size_bytes)
-        metrics.domains.show_promisable(self.promisable.by_domain)
-        metrics.count_risks(self.account.windows.copy(), self.account.violations.copy())
+        metrics.outlooks.show_promisable(self.promisable.by_domain)
+        metrics.outlooks.count_risks(self.account.windows.copy(), self.account.violations.copy())
         for bound, pods in self.works.count_by_bound().items():
             metrics.pods_by_bound.labels(bound).set(pods)
         metrics.boards_by_units.clear()
         for (kind, source), boards in self.works.count_by_units().items():
             metrics.boards_by_units.labels(kind, source).set(boards)
         for outcome, writes in self.classified.outcomes.copy().items():
-            metrics.count_up(metrics.profile_writes.labels(outcome), writes)
+            metrics.counters.raise_to(metrics.profile_writes.labels(outcome), writes)
         metrics.loop.history_bytes.set(self.history.size_bytes)
-        metrics.count_up(metrics.loop.history_failures, self.history.failures)
+        metrics.counters.raise_to(metrics.loop.history_failures, self.history.failures)
         for reason, count in gateway.refused_streams.copy().items():
-            metrics.count_up(metrics.streams.refused_streams.labels(reason), count)
+            metrics.counters.raise_to(metrics.streams.refused_streams.labels(reason), count)
 
     def synced(self) -> bool:
         """Whether every informer has listed once."""

@@ -277,7 +277,7 @@ class Ticker:
         self._metrics.observe_meters(topology, decisions, metered)
         self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
-        self._metrics.count_up(self._metrics.loop.audit_failures, self._audit.failures)
+        self._metrics.counters.raise_to(self._metrics.loop.audit_failures, self._audit.failures)
         self._metrics.observe_refusals(self._desired.refusals())
         self._metrics.observe_aside(self._desired.counted_aside())
         self._metrics.loop.tick_seconds.observe(seconds)

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from scheduler_plugin.app.planning_loop import CycleResult
+from scheduler_plugin.app.planning_cycle import CycleResult
 from scheduler_plugin.kube_objects.extender_answers import (
     STALE_SECONDS,
     PlanTable,

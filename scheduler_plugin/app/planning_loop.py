@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -27,13 +26,13 @@ from scheduler_plugin.app.node_guard import NodeGuard
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
+from scheduler_plugin.app.planning_cycle import CycleResult, PlannerSurroundings
 from scheduler_plugin.app.planning_wishes import PlanningWishes
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.provisioner import Provisioner
 from scheduler_plugin.app.release import OpenGate
 from scheduler_plugin.app.release_order import first_to_go
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.app.solver_process import Planner
 from scheduler_plugin.app.start_estimates import StartEstimates
 from scheduler_plugin.app.under_way_causes import with_nodes_under_way
 from scheduler_plugin.app.waiting_pods import (
@@ -49,7 +48,6 @@ from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
 from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
-from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventRecorder
@@ -57,44 +55,6 @@ from wattpack.kube.port import JsonObject, KubeApi, KubeError
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CycleResult:
-    """What one step did.
-
-    Attributes:
-        outcome: idle (nobody waits), unchanged (the same question as before, which placed
-            nothing), planned or failed (inputs were unusable, or the checker refused every plan;
-            everything stays as it is).
-        plan: The plan, if one was made.
-        released: Node by pod key (``namespace/name``) of pods released now.
-        pending: Reason and message by pod key.
-        again_ns: When to step again although nothing changed, on the monotonic clock.
-    """
-
-    outcome: Literal["idle", "unchanged", "planned", "failed"]
-    plan: Plan | None = None
-    released: Mapping[str, str] = field(default_factory=dict)
-    pending: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    again_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannerSurroundings:
-    """What a planning loop finds around it, whatever the term.
-
-    Attributes:
-        clock: Time.
-        planner: Turns snapshots into plans.
-        instance: Name of this process, for Events.
-        threaded: Whether informers run in their own threads (see ``ClusterReader.start``).
-    """
-
-    clock: Clock
-    planner: Planner
-    instance: str = "wattpack-scheduler"
-    threaded: bool = False
 
 
 class PlacementLoop:
@@ -143,9 +103,7 @@ class PlacementLoop:
         self._applier = Applier(api, clock, self.ledger, archive, release, self._nodes)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
-        notes = MoveNotes(self._recorder, self.metrics)
-        mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
-        self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=moves)
+        self._moves = self._move_cycle(enabled=moves)
         answers = manages and settings.kueue_admission_checks
         self._checks = KueueChecks(api, clock, self.ledger, enabled=answers)
         take_back = self._checks.take_back
@@ -170,6 +128,13 @@ class PlacementLoop:
         self._retry_at_ns: int | None = None
         self._recovered = False
         self._gate = OpenGate(api, settings.mode, self.reader.pods)
+
+    def _move_cycle(self, *, enabled: bool) -> MoveCycle:
+        """Moves of pods that run, noted by this loop's Events and series."""
+        api, clock, limits = self._api, self._clock, self._settings.moves
+        notes = MoveNotes(self._recorder, self.metrics)
+        mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
+        return MoveCycle(self.reader, mover, clock, limits, enabled=enabled)
 
     def step(self) -> CycleResult:
         """One cycle; never raises for what the cluster contains or fails to answer.

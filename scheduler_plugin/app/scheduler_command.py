@@ -16,8 +16,9 @@ from typing import Final
 
 from scheduler_plugin.app.extender import Extender
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
 from scheduler_plugin.app.planning_flags import OBJECTIVE_HELP, RISK_HELP, figures, stage_names
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import ENVIRONMENT, PlacementSettings
 from scheduler_plugin.app.solver_child import Failure

@@ -13,7 +13,8 @@ from scheduler_plugin.app.leadership import (
     report_failing,
 )
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop
+from scheduler_plugin.app.planning_cycle import CycleResult
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.batching import Batcher
 from wattpack.clock import Clock
 from wattpack.heartbeat import Heartbeat

@@ -244,10 +244,9 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     classes, jobs, blocked = classes_of(snapshot, index, movable, {name for _, name in chosen})
     columns = columns_of(k.pod for k in classes)
     fixed = [pod for pod in snapshot.pods if pod.node in index and pod.uid not in movable]
-    total, free = capacities(snapshot, columns, fixed, index)
     boards = _boards_left(snapshot, running, fixed, index, crowded)
-    if boards is not None:
-        free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
+    total, free = capacities(snapshot, columns, fixed, index)
+    free = free if boards is None else _with_whole_boards(free, boards)
     requests = rows([pod_amounts(k.pod) for k in classes], columns)
     rule = neighbours_of(snapshot, {pod.uid for k in classes for pod in k.running})
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
@@ -301,6 +300,13 @@ def _boards_left(
     if running is None:
         return None
     return states_beside(snapshot, running, {p.uid: index[p.node] for p in fixed}, crowded)
+
+
+def _with_whole_boards(free: IntArray, boards: IntArray) -> IntArray:
+    """Of GPUs only boards of which nobody has a part are free, shape (n, r)."""
+    counted = free.copy()
+    counted[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
+    return counted
 
 
 def _with_margin(snapshot: Snapshot, above: IntArray) -> BoolArray:

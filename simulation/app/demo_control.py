@@ -17,7 +17,8 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import ProcessPlanner

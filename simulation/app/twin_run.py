@@ -38,7 +38,8 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import LOOK_SECONDS, VerdictThread
 from forecasting.sqlite import HistoryStore
 from gpu.device_reader import InlineReader
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.kube_objects.admission import Mode, gate_patch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import CycleResult, PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.kube_objects.admission import Mode

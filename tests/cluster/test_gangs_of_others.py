@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler_plugin.app.kueue_checks import ADMISSION_CHECKS, RESOURCE_FLAVORS
-from scheduler_plugin.app.planning_loop import CycleResult
+from scheduler_plugin.app.planning_cycle import CycleResult
 from scheduler_plugin.app.slice_reader import CLAIM_TEMPLATES, RESOURCE_SLICES
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually

@@ -161,7 +161,7 @@ def test_domain_metric_and_view_say_it_and_forget_it() -> None:
         assert outcome is not None
         status.take(outcome)
         status.run_once()
-        metrics.domains.show_promisable(room.by_domain)
+        metrics.outlooks.show_promisable(room.by_domain)
         return api.get(DOMAINS, "row")["status"].get("promisable")
 
     high, low = look(800.0, p95=700.0, p50=600.0)
@@ -183,7 +183,7 @@ def test_domain_metric_and_view_say_it_and_forget_it() -> None:
     later = look(39_000.0, **whole, running=running)
     assert [one["watts"] for one in later] == [0.0, 0.0], "more is not said at once"
     room.forget()
-    metrics.domains.show_promisable(room.by_domain)
+    metrics.outlooks.show_promisable(room.by_domain)
     assert "wattpack_domain_promisable_watts{" not in metrics.text().decode()
 
 

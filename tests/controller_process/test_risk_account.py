@@ -108,7 +108,7 @@ def test_the_metrics_say_what_is_allowed() -> None:
     account, metrics = RiskAccount(risk_bands({0: 0.05})), ControllerMetrics()
     end = fed(account, [81.0, *[50.0] * (2 * REACH_BINS)], outlook())
     for _ in range(2):
-        metrics.count_risks(account.windows, account.violations)
+        metrics.outlooks.count_risks(account.windows, account.violations)
     text = metrics.text().decode()
     assert 'domain_risk_windows_total{domain="row",risk="0.05"} 2.0' in text
     assert 'domain_risk_violations_total{domain="row",risk="0.05"} 1.0' in text

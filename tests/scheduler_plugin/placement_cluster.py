@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_plugin.app.plan_archive import PLANS
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.kube_objects import pods as pod_facts

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
+from scheduler_plugin.app.planning_cycle import PlannerSurroundings
+from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Snapshot

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from scheduler_plugin.app.extender import FILTER_PATH, PRIORITIZE_PATH, Extender
-from scheduler_plugin.app.planning_loop import CycleResult
+from scheduler_plugin.app.planning_cycle import CycleResult
 from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.kube_objects.extender_answers import HOLD_SECONDS, STALE_SECONDS
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
