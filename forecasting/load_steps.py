@@ -21,10 +21,9 @@ from forecasting.clean_history import clean
 from forecasting.domains.round_tree import step_quantiles
 from forecasting.engine_question import Shape
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import couple
+from forecasting.peak_policy.coupling import PATHS, couple
 from forecasting.power_forecast.draw_aside import DrawAside, rows_of
 from forecasting.power_forecast.load_power import LoadFit, power_paths, residual_watts
-from forecasting.round_paths import PATHS
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.records import Records

@@ -1,14 +1,12 @@
-"""Quantiles of a window's peak as statuses carry them, and what lies between."""
+"""Quantiles of a window's peak as statuses carry them."""
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from forecasting.series_source import Floats
+from forecasting.risk_scale import between_levels
 from wattpack.units import require_number
 
 LEAST_RISK: Final = 0.01
@@ -17,19 +15,7 @@ LEAST_RISK: Final = 0.01
 MOST_RISK: Final = 0.5
 """Of the median."""
 
-
-def between_levels(asked: Floats, levels: Floats, values: Floats) -> Floats:
-    """Quantiles at levels between known ones: linear in the logarithm of the risk.
-
-    Args:
-        asked: In (0, 1), shape (n,).
-        levels: Rising, shape (n_levels,).
-        values: Theirs, the same shape.
-
-    Returns:
-        Shape (n,); beyond the outermost levels their values.
-    """
-    return np.interp(-np.log1p(-asked), -np.log1p(-levels), values)
+_LEVELS: Final = np.array([1.0 - MOST_RISK, 0.95, 1.0 - LEAST_RISK])
 
 
 class PeakQuantiles(NamedTuple):
@@ -40,23 +26,13 @@ class PeakQuantiles(NamedTuple):
     p99: float
 
     def at_risk(self, risk: float) -> float:
-        """What is exceeded in this share of windows: linear in the logarithm of the risk between.
-
-        Between two quantiles an exponential tail is taken (assumed), as ``present_peaks`` does; it
-        lies above the straight line in the risk wherever a peak's tail is longer.
+        """What is exceeded in this share of windows; between two quantiles by ``risk_scale``.
 
         Raises:
             InputError: a risk below 0.01 or above 0.5.
         """
         asked = require_number("risk", risk, minimum=LEAST_RISK, maximum=MOST_RISK)
-        known = ((MOST_RISK, self.p50), (0.05, self.p95), (LEAST_RISK, self.p99))
-        for (high, low_value), (low, high_value) in pairwise(known):
-            if asked > low:
-                share = math.log(high / asked) / math.log(high / low)
-                return low_value + share * (high_value - low_value)
-            if asked == low:
-                return high_value
-        return self.p99
+        return float(between_levels(np.array([1.0 - asked]), _LEVELS, np.array(self))[0])
 
     def cut(self, top: float) -> PeakQuantiles:
         """None of them above the top."""

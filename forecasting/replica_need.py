@@ -16,7 +16,8 @@ import numpy as np
 
 from forecasting.decisions import Decision, PrewarmRule, StartTimes, prewarm
 from forecasting.lead_time import StepWindow
-from forecasting.peak_quantiles import between_levels
+from forecasting.peak_policy.coupling import path_levels
+from forecasting.risk_scale import between_levels
 from forecasting.series_source import Floats
 from wattpack.api.demand_forecast import ReplicaRule
 
@@ -88,7 +89,7 @@ def _samples(levels: Sequence[float], quantiles: Floats) -> Floats:
     Nothing is published below the median unless it is asked for: there a step is as far below the
     median, as a factor, as it is above it at the opposite level (assumed).
     """
-    at, known = (np.arange(SAMPLES) + 0.5) / SAMPLES, np.asarray(levels, dtype=np.float64)
+    at, known = path_levels(SAMPLES), np.asarray(levels, dtype=np.float64)
     paths = np.stack([between_levels(at, known, row) for row in quantiles], axis=1)
     low = at < known[0]
     if known[0] == MEDIAN and low.any():

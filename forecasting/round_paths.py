@@ -14,14 +14,11 @@ from forecasting.domains.round_tree import RoundTree, own_name, step_quantiles
 from forecasting.domains.series_tree import Booleans, Integers
 from forecasting.engine_question import Question, Shape
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import couple, tie_order
+from forecasting.peak_policy.coupling import PATHS, couple, tie_order
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.naive import LastValue
 from forecasting.tiers.records import Records
-
-PATHS: Final = 200
-"""Joint paths behind a peak: two of them lie above its 0.99 quantile."""
 
 PATH_CELLS: Final = 4_000_000
 """Steps of paths that are made at once, 32 MB: those of 10,000 series and six hours are 1.2 GB with

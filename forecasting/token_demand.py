@@ -17,12 +17,11 @@ import numpy as np
 
 from forecasting.clean_history import clean
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import couple, quantile_function
+from forecasting.peak_policy.coupling import PATHS, couple, ranked_quantiles
 from forecasting.series_source import DAY_SECONDS, Floats
 from forecasting.tokens.binned_lengths import binned_lengths
 from forecasting.tokens.compound_sums import token_paths
 
-PATHS: Final = 200
 SEED: Final = 39
 """Any number would do, as long as it stays: the same history gives the same answer."""
 
@@ -88,8 +87,7 @@ def token_demand(
     rates = np.clip(rates, 0.0, forecast.peaks[-1])
     drawn = token_paths(rates, lengths.mean, lengths.second_moment, step, SEED)
     highest = np.sort(drawn[0].max(axis=1))
-    known = tuple((np.arange(PATHS) + 0.5) / PATHS)
-    peaks = quantile_function(highest, known, np.array(PEAK_LEVELS))
+    peaks = ranked_quantiles(highest, PEAK_LEVELS)
     return TokenDemand(
         float(lengths.mean[0]), float(lengths.second_moment[0]), float(lengths.p99[0]),
         np.maximum.accumulate(np.maximum(peaks, 0.0)),

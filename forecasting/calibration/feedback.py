@@ -39,6 +39,6 @@ PEAK_FEEDBACK: Final = Feedback(
     series_step=0.0,
     series_share=0.0,
 )
-"""A pool has one score a series and window. With the steps' feedback the calibrated peak reserved
-1.9 times the uncalibrated one's at equal risk (82 clients, bins 0-1439), with this 1.04 times.
-Both were measured while corrections were factors of the peak, not day changes."""
+"""A pool has one score a series and window. Reserve of the calibrated p99 of peaks over that of the
+uncalibrated one at equal risk (82 clients, bins 0-1439, ridge): 1.72 with the steps' feedback, 1.10
+with this."""

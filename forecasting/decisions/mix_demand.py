@@ -12,7 +12,7 @@ import numpy as np
 
 from forecasting.decisions.amounts import Prices
 from forecasting.decisions.decision import Decision
-from forecasting.peak_quantiles import between_levels
+from forecasting.risk_scale import between_levels
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 

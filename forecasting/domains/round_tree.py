@@ -19,7 +19,7 @@ import numpy as np
 from forecasting.domains.forecast_errors import ErrorCovariance, shrunken_covariance
 from forecasting.domains.reconcile import reconcile
 from forecasting.domains.series_tree import OWN, Booleans, Integers, SeriesTree
-from forecasting.peak_policy.coupling import quantile_function
+from forecasting.peak_policy.coupling import ranked_quantiles
 from forecasting.series_source import Floats, SeriesId
 
 TOTAL_VARIANCE: Final = 0.1
@@ -121,9 +121,7 @@ def spread_of(paths: Floats, is_leaf: Booleans) -> ErrorCovariance:
 def step_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:
     """Quantiles of each step over the paths, (n, n_paths, horizon) to (n, horizon, n_levels)."""
     ranked = np.sort(paths, axis=1).transpose(0, 2, 1)
-    known = (np.arange(paths.shape[1]) + 0.5) / paths.shape[1]
-    made = quantile_function(ranked, tuple(known), np.asarray(levels, dtype=np.float64))
-    return np.asarray(np.maximum(made, 0.0))
+    return np.asarray(np.maximum(ranked_quantiles(ranked, levels), 0.0))
 
 
 def own_name(whole: SeriesId) -> SeriesId:

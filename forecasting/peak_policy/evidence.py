@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.peak_policy.coupling import quantile_function
+from forecasting.peak_policy.coupling import ranked_quantiles
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
@@ -89,10 +89,7 @@ class PeakEvidence:
 
     def path_quantiles(self, levels: Sequence[float]) -> Floats:
         """Quantiles of the paths' peaks, shape (n_series, n_levels)."""
-        ranked = np.sort(self.path_peaks, axis=1)
-        n_paths = ranked.shape[1]
-        known = (np.arange(n_paths) + 0.5) / n_paths
-        return quantile_function(ranked, tuple(known), np.asarray(levels, dtype=np.float64))
+        return ranked_quantiles(np.sort(self.path_peaks, axis=1), levels)
 
 
 def _quantile(values: Floats, level: float) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.power_forecast.present_level import present_since
+from forecasting.risk_scale import parts_of_levels
 from forecasting.series_source import DAY_SECONDS, Floats
 from wattpack.errors import InputError
 
@@ -105,7 +106,7 @@ def present_peak_quantiles(present: PresentDraw, levels: Sequence[float]) -> Flo
     """Quantiles of the highest bin of the next six hours, (n, n_levels), sorted, never negative.
 
     Never below the last bin from the median up, never above the ceiling. Between the fitted levels
-    they are linear in log(1 - level), beyond the highest they go on so.
+    and beyond the highest they follow the logarithm of the risk (``risk_scale``).
 
     Raises:
         InputError: levels out of order or outside [0.5, 1).
@@ -120,18 +121,7 @@ def present_peak_quantiles(present: PresentDraw, levels: Sequence[float]) -> Flo
     alone = np.where(np.isnan(at), 0.0, at) @ np.array(WEIGHTS_WITHOUT_BOARDS).T
     fitted = np.where(np.isnan(with_boards), alone, with_boards)
     fitted[np.isnan(at[:, 0])] = np.nan
-    made = np.maximum.accumulate(np.maximum(fitted, at[:, :1]), axis=1) @ _between(wanted)
+    parts = parts_of_levels(wanted, np.array(LEVELS))
+    made = np.maximum.accumulate(np.maximum(fitted, at[:, :1]), axis=1) @ parts
     ceiling = np.where(np.isnan(present.ceiling_watts), np.inf, present.ceiling_watts)
     return np.asarray(np.clip(made, 0.0, ceiling[:, None]))
-
-
-def _between(wanted: Floats) -> Floats:
-    """Parts of the fitted levels in those wanted, (n_fitted, n_wanted)."""
-    known, at = -np.log(1.0 - np.array(LEVELS)), -np.log(1.0 - wanted)
-    left = np.clip(np.searchsorted(known, at, side="right") - 1, 0, len(known) - 2)
-    share = (at - known[left]) / (known[left + 1] - known[left])
-    parts = np.zeros((len(known), len(at)))
-    columns = np.arange(len(at))
-    parts[left, columns] = 1.0 - share
-    parts[left + 1, columns] += share
-    return parts

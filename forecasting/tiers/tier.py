@@ -11,16 +11,13 @@ import numpy as np
 from forecasting.forecast import checked_levels
 from forecasting.forecaster import Provenance
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import couple
+from forecasting.peak_policy.coupling import PATHS, couple, path_levels
 from forecasting.series_source import DAY_SECONDS, Floats, History
 from forecasting.tiers.records import Records
 from wattpack.errors import InputError
 
 LONGEST_DAYS: Final = 7
 """The longest horizon that any tier answers."""
-
-PEAK_PATHS: Final = 200
-"""Paths behind a tier's own peak quantile: two carry the 0.99 quantile."""
 
 
 def checked_horizon(horizon: int, step_seconds: int) -> int:
@@ -79,7 +76,7 @@ class Tier(ABC):
         """Joint paths; see ``Forecaster.paths``."""
         if n < 1:
             raise InputError("n", "at least one path", n)
-        levels = tuple((np.arange(n) + 0.5) / n)
+        levels = tuple(path_levels(n))
         quantiles = self.quantiles(horizon, levels)
         if not len(quantiles):
             return np.empty((0, n, horizon))
@@ -90,7 +87,7 @@ class Tier(ABC):
     def peak_quantile(self, window: int, level: float) -> Floats:
         """Quantile of the window's highest bin; see ``Forecaster.peak_quantile``."""
         checked_levels((level,))
-        peaks = np.max(self.paths(window, PEAK_PATHS), axis=2)
+        peaks = np.max(self.paths(window, PATHS), axis=2)
         if not len(peaks):
             return np.empty(0)
         result: Floats = np.quantile(peaks, level, axis=1, method="inverted_cdf")
