@@ -1,8 +1,10 @@
 """One group's forecasts: tiers, combination, peaks and calibration, in that order (ADR 39).
 
-┌─ settle: what came of open issues ─► calibration, weights, records ─┐
-History ─► clean ──┤                                                                     ▼
-└─► tiers ─► combine ─► joint paths ─► peak policy ─► calibrate ─► bound ─► Forecast
+             ┌─ settle: what came of open issues ─► calibration, weights, records ─┐
+    History ─┼─► clean                                                             ▼
+             └─► tiers ─► combine ─► joint paths ─► peak policy ─► events ─► calibrate ─► bound
+
+What comes out is a ``Forecast``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
 from forecasting.engine_question import DOMAIN, Beside, Question, Shape
 from forecasting.events.event_effects import EventGrid
+from forecasting.events.round_events import Expected
 from forecasting.forecast import (
     ASSUMED_OFFSET,
     EXTREME,
@@ -136,14 +139,15 @@ class Engine:
         peaks = self._peaks(question, cleaned, of_paths.evidence)
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
-        steps, peaks, planned = self._with_events(question, of_paths.steps, promised.peaks)
+        expected = Expected(of_paths.steps, promised.peaks, of_paths.coherent)
+        expected, planned = self._with_events(question, expected)
         # Without events: a launch does not widen the hours around it.
         scale = miss_scale(cleaned, promised.peaks, shape.day_steps)
         return _Draft(
             combined=combined,
             cleaned=cleaned,
-            steps=steps,
-            peaks=peaks,
+            steps=expected.steps,
+            peaks=expected.peaks,
             scale=scale,
             change=day_change(cleaned, scale, shape.day_steps),
             planned=tuple(
@@ -152,7 +156,7 @@ class Engine:
             ),
             by_present=promised.present & combined.judged,
             running=self._running_share(question, present, promised.peaks),
-            coherent=of_paths.coherent,
+            coherent=expected.coherent,
         )
 
     def _running_share(self, question: Question, present: PresentRows, peaks: Floats) -> Floats:
@@ -266,14 +270,14 @@ class Engine:
         return own if known else self.memory.points.get(of_models(pool), own)
 
     def _with_events(
-        self, question: Question, steps: Floats, peaks: Floats
-    ) -> tuple[Floats, Floats, list[tuple[str, ...]]]:
-        """Both with what is planned, and the flags of each row."""
+        self, question: Question, expected: Expected
+    ) -> tuple[Expected, list[tuple[str, ...]]]:
+        """What is expected with what is planned, and the flags of each row."""
         history = question.history
         if question.events is None:
-            return steps, peaks, [()] * len(steps)
+            return expected, [()] * len(expected.steps)
         window = EventGrid(history.until_seconds, history.step_seconds, self._shape.horizon)
-        return question.events.moved(steps, peaks, self._shape.grid, window)
+        return question.events.moved(expected, self._shape.grid, window)
 
     def _flags(
         self,

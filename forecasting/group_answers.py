@@ -57,10 +57,8 @@ def _answered(
     """Rehearse who is new, or have it done, then ask the group's engine."""
     members, history, key = group.members, group.history, group.members[0].group
     engine = state.engines.get(key) or Engine(group.shape, state.tiers.live(group.shape.horizon))
-    events = RoundEvents.of(
-        history.values, [m.series for m in members], [m.events for m in members],
-        history.until_seconds, history.step_seconds,
-    )  # fmt: skip
+    series, planned = [m.series for m in members], [m.events for m in members]
+    events = RoundEvents.of(history, series, planned, group.beside.parents)
     freed = replace(history, values=events.freed)
     state = rehearse_new(state, engine, replace(group, history=freed))
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])

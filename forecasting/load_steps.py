@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.clean_history import clean
-from forecasting.domains.round_tree import step_quantiles
 from forecasting.engine_question import Shape
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import PATHS, couple
+from forecasting.peak_policy.coupling import PATHS, couple, step_quantiles
 from forecasting.power_forecast.draw_aside import DrawAside, rows_of
 from forecasting.power_forecast.load_power import LoadFit, power_paths, residual_watts
 from forecasting.series_source import Floats, History, SeriesId

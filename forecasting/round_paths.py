@@ -10,11 +10,11 @@ import numpy as np
 
 from forecasting.clean_history import Cleaned, clean
 from forecasting.domains.coherent_paths import CoherentPaths
-from forecasting.domains.round_tree import RoundTree, own_name, step_quantiles
+from forecasting.domains.round_tree import RoundTree, own_name
 from forecasting.domains.series_tree import Booleans, Integers
 from forecasting.engine_question import Question, Shape
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import PATHS, couple, tie_order
+from forecasting.peak_policy.coupling import PATHS, couple, step_quantiles, tie_order
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.naive import LastValue
@@ -71,7 +71,7 @@ def round_paths(
     steps, path_peaks = steps.copy(), evidence.path_peaks.copy()
     steps[rows], path_peaks[rows] = step_quantiles(told, shape.grid), told.max(axis=2)
     evidence = replace(evidence, path_peaks=path_peaks)
-    return RoundPaths(steps, evidence, CoherentPaths(tree.tree, made))
+    return RoundPaths(steps, evidence, CoherentPaths(tree.tree, tree.rows, made))
 
 
 def _tree_of(shape: Shape, question: Question, believed: Booleans) -> RoundTree | None:

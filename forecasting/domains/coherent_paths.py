@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forecasting.domains.series_tree import SeriesTree
+from forecasting.domains.series_tree import Integers, SeriesTree
 from forecasting.series_source import Floats
 
 
@@ -14,9 +14,11 @@ class CoherentPaths:
 
     Attributes:
         tree: Names and parents; own parts behind the series.
+        rows: Place of each node but the own parts among the series of the round, (n_rows,).
         values: Each parent is the sum of its leaves on every path, (n_nodes, n_paths, horizon); NaN
             for what nobody knows.
     """
 
     tree: SeriesTree
+    rows: Integers
     values: Floats

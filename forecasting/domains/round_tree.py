@@ -19,7 +19,6 @@ import numpy as np
 from forecasting.domains.forecast_errors import ErrorCovariance, shrunken_covariance
 from forecasting.domains.reconcile import reconcile
 from forecasting.domains.series_tree import OWN, Booleans, Integers, SeriesTree
-from forecasting.peak_policy.coupling import ranked_quantiles
 from forecasting.series_source import Floats, SeriesId
 
 TOTAL_VARIANCE: Final = 0.1
@@ -116,12 +115,6 @@ def spread_of(paths: Floats, is_leaf: Booleans) -> ErrorCovariance:
     believed = np.where(is_leaf, 1.0, TOTAL_VARIANCE)
     shared = None if told.shared is None else told.shared * np.sqrt(believed)[:, None]
     return ErrorCovariance(told.own * believed, shared)
-
-
-def step_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:
-    """Quantiles of each step over the paths, (n, n_paths, horizon) to (n, horizon, n_levels)."""
-    ranked = np.sort(paths, axis=1).transpose(0, 2, 1)
-    return np.asarray(np.maximum(ranked_quantiles(ranked, levels), 0.0))
 
 
 def own_name(whole: SeriesId) -> SeriesId:

@@ -64,6 +64,17 @@ def ranked_quantiles(ranked: Floats, levels: Sequence[float]) -> Floats:
     return quantile_function(ranked, known, np.asarray(levels, dtype=np.float64))
 
 
+def step_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:
+    """Quantiles of each step over the paths, (n, n_paths, horizon) to (n, horizon, n_levels)."""
+    ranked = np.sort(paths, axis=1).transpose(0, 2, 1)
+    return np.asarray(np.maximum(ranked_quantiles(ranked, levels), 0.0))
+
+
+def peak_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:
+    """Quantiles of the highest step over the paths, (n, n_paths, horizon) to (n, n_levels)."""
+    return ranked_quantiles(np.sort(paths.max(axis=2), axis=1), levels)
+
+
 def tie_order() -> np.random.Generator:
     """The order of equal residuals, from its beginning."""
     return np.random.default_rng(SEED)
