@@ -32,5 +32,5 @@ def held_room(snapshot: Snapshot, plan: Plan) -> tuple[float, dict[str, int]]:
     for hold in holds:
         for name, each in hold.watts.items():
             if name in rooms:
-                watts[name] = max(0, min(each, rooms[name]))
+                watts[name] = max(0, min(watts.get(name, 0) + each, rooms[name]))
     return max(0, free) / MILLI_PER_GPU, watts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.documents.snapshot import Hold, Pod, PodState, Snapshot, parse_snapshot
-from scheduler_plugin.hold_book import LONGEST_TURN, HoldBook, WaitingWork, room_for
+from scheduler_plugin.hold_book import HoldBook
 from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.overdue_rooms import OverdueRooms, WaitingWork
 from scheduler_plugin.packing.held_rooms import with_holds
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solve import plan
@@ -124,58 +124,6 @@ def test_work_that_never_fits_holds_nothing() -> None:
         assert overdue(of) is of
 
 
-def test_chosen_nodes_stay_while_others_come_and_go() -> None:
-    book = HoldBook(PATIENCE)
-    nodes = [node(name) for name in "abcd"]
-    runs = [bound(f"r{name}", name, gpus) for name, gpus in zip("abcd", (5, 4, 4, 5), strict=True)]
-    first = applied(book, snapshot(*nodes, *runs, gang("g", 2)), PATIENCE)
-    assert first.holds[0].nodes == ("b", "c")
-    easier = [
-        bound(f"r{name}", name, gpus) for name, gpus in zip("abcd", (1, 4, 4, 1), strict=True)
-    ]
-    then = applied(book, snapshot(*nodes, *easier, gang("g", 2)), PATIENCE + 1)
-    assert then.holds == first.holds
-    free = applied(book, snapshot(*nodes, *runs[1:3], gang("g", 2)), PATIENCE + 2)
-    assert free.holds[0].nodes == ("a", "d")
-
-
-def test_a_turn_ends_and_the_next_in_line_has_its_own() -> None:
-    book = HoldBook(PATIENCE)
-    of = snapshot(node("a"), bound("r", "a", 8), gang("g", 1), gang("h", 1))
-    waits = {"g-0": 0.0, "h-0": 1.0}
-
-    def holder(now: float) -> str:
-        holds = book.applied(of, waits, now).holds
-        return holds[0].work if holds else ""
-
-    assert [holder(now) for now in (99, 101, 200, 202, 303)] == ["", "g", "g", "h", "g"]
-    turns = [
-        of.until_unix_seconds - of.since_unix_seconds for of in book.applied(of, waits, 304).holds
-    ]
-    assert turns == [201]
-
-
-def test_what_never_ends_leaves_half_of_the_time_to_others() -> None:
-    book = HoldBook(PATIENCE)
-    of = snapshot(node("a"), bound("r", "a", 8), gang("g", 1))
-    held = [bool(applied(book, of, now).holds) for now in range(0, 100_000, 10)]
-    assert 0.3 < sum(held) / len(held) <= 0.55
-    runs = [len(list(some)) * 10 for is_held, some in itertools.groupby(held) if is_held]
-    assert max(runs) == pytest.approx(LONGEST_TURN * PATIENCE, rel=0.02)
-
-
-def test_one_work_a_root_and_the_more_important_first() -> None:
-    roots = [domain("x", 20_000), domain("y", 20_000)]
-    nodes = [node(f"{root}{i}", domain=root) for root in "xy" for i in range(2)]
-    runs = [bound(f"r-{one.name}", one.name, 8) for one in nodes]
-    works = [gang(name, 1, priority=prio) for name, prio in (("g", 0), ("h", 0), ("vip", 0))]
-    of = overdue(snapshot(*roots, *nodes, *runs, *works))
-    assert [hold.work for hold in of.holds] == ["g", "h"]
-    assert {hold.nodes[0][0] for hold in of.holds} == {"x", "y"}
-    vip = snapshot(*roots, *nodes, *runs, *works[:2], gang("vip", 1, priority=5))
-    assert [hold.work for hold in overdue(vip).holds] == ["g", "vip"]
-
-
 def test_who_could_start_now_is_not_kept_out_by_the_next_in_line() -> None:
     """Both have boards; there are watts for one: were both held, each would keep out the other."""
     nodes = [node(name, domain="row") for name in "abcd"]
@@ -210,6 +158,18 @@ def test_the_checker_refuses_whoever_takes_what_is_held(watts: int) -> None:
     assert len(judged("s")) == 1
     assert "held for g" in judged("s")[0]
     assert judged("vip") == ()
+
+
+def test_held_watts_are_of_those_whom_the_domain_counts() -> None:
+    """A row at a stricter risk counts important pods alone: others take nothing of it."""
+    strict = domain("row", 12_000, parent="row@0.1").model_copy(update={"least_priority": 5})
+    wide = domain("row@0.1", 20_000).model_copy(update={"at_risk_of": "row"})
+    of = snapshot(strict, wide, node("a", domain="row"), pod("s"), pod("t", priority=5))
+    hold = Hold(work="g", priority=5, watts={"row": 11_900})
+    made = plan(of.model_copy(update={"holds": (hold,)}))
+    assert not made.refusals
+    assert placed(made) == {"s": "a"}
+    assert reasons(made) == {"t": "HeldFor"}
 
 
 def test_a_hold_is_read_back_and_a_wrong_one_names_its_field() -> None:
@@ -329,9 +289,10 @@ def test_without_patience_small_pods_keep_the_gang_out() -> None:
 
 def test_room_for_a_pod_is_where_it_lacks_least() -> None:
     of = snapshot(node("a", 4), node("b", 4), bound("r", "a", 4), bound("s", "b", 2), pod("p", 3))
-    room = room_for(of, WaitingWork("p", 0, 0.0), frozenset("ab"))
+    work = WaitingWork("p", 0, 0.0)
+    room = OverdueRooms(of, [work]).room(work, frozenset("ab"))
     assert room is not None
-    assert room.lacking_milli == 1000
+    assert room.lack == (1000, 0)
     assert room.hold.nodes == ("b",)
 
 
