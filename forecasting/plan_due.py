@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from capacity.profile_book import ProfileBook
-from forecasting.decisions.mix_demand import mix_demand
+from forecasting.decisions import Decision, Prices, Tail, mix_demand
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
 from forecasting.peak_quantiles import PeakQuantiles
@@ -26,7 +26,15 @@ from wattpack.api.capacity_question import (
     ForecastOfDemand,
 )
 
-__all__ = ["MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of", "parts_of"]
+__all__ = [
+    "MOVED_SHARE",
+    "Outlooks",
+    "digest_of",
+    "has_moved",
+    "outlooks_of",
+    "parts_of",
+    "reasons_of",
+]
 
 #: A forecast that moved by less than this is the same demand.
 MOVED_SHARE = 0.05
@@ -40,16 +48,18 @@ class Outlooks:
 
     Attributes:
         rates: Requests per second by (forecast, ``mark``).
+        reasons: How each was decided, likewise.
         unfit: Why a forecast cannot be used, one entry each.
     """
 
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
 
 
 def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> Outlooks:
     """The forecasts that the plan's demand names, of its own namespace."""
-    rates: dict[tuple[str, str], float] = {}
+    decided: dict[tuple[str, str], Decision] = {}
     unfit = []
     asked = [part.forecast for part in parts_of(plan.spec) if part.forecast]
     for name in sorted({one.name for one in asked}):
@@ -58,16 +68,37 @@ def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> O
             unfit.append(found)
             continue
         peak = PeakQuantiles(found.p50, found.p95, found.p99)
-        rates |= {(name, one.mark): _rate(peak, one) for one in asked if one.name == name}
-    return Outlooks(rates, tuple(unfit))
+        decided |= {(name, one.mark): _decided(peak, one) for one in asked if one.name == name}
+    return Outlooks(
+        {key: made.amount for key, made in decided.items()},
+        {key: made.reason for key, made in decided.items()},
+        tuple(unfit),
+    )
 
 
-def _rate(peak: PeakQuantiles, asked: ForecastOfDemand) -> float:
+def _decided(peak: PeakQuantiles, asked: ForecastOfDemand) -> Decision:
     """The demand to plan for, requests per second."""
-    if asked.prices is not None:
-        prices = asked.prices
-        return mix_demand(np.array(peak), _AT, prices.capacity, prices.unserved).amount
-    return peak.at_risk(_RISKS[asked.level] if asked.risk is None else asked.risk)
+    if (told := asked.prices) is not None:
+        tail = None if told.tail is None else Tail(told.tail.level, told.tail.weight)
+        return mix_demand(np.array(peak), _AT, Prices(told.capacity, told.unserved), tail)
+    risk = _RISKS[asked.level] if asked.risk is None else asked.risk
+    rate = peak.at_risk(risk)
+    return Decision(rate, risk, "risk", f"{rate:.6g} is exceeded in {risk:.2%} of windows")
+
+
+def reasons_of(spec: CapacityPlanSpec, outlooks: Outlooks) -> dict[str, str]:
+    """By bucket how the forecasts of it and of the graphs that call it decided its demand."""
+    told: dict[str, list[str]] = {}
+    for part in parts_of(spec):
+        if (asked := part.forecast) is None or (asked.name, asked.mark) not in outlooks.rates:
+            continue
+        reason = outlooks.reasons[asked.name, asked.mark]
+        if outlooks.rates[asked.name, asked.mark] < part.requests_per_second:
+            reason = f"{part.requests_per_second:g} is stated, {reason}"
+        buckets = part.calls if isinstance(part, CallGraphSpec) else [part.name]
+        for bucket in buckets:
+            told.setdefault(bucket, []).append(f"{asked.name}: {reason}")
+    return {bucket: "; ".join(dict.fromkeys(lines))[:512] for bucket, lines in told.items()}
 
 
 def parts_of(spec: CapacityPlanSpec) -> list[BucketSpec | CallGraphSpec]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from capacity.mix.mix_conflict import plan_mix
 from capacity.mix.mix_explain import Explanation, explain_mix
@@ -135,13 +136,17 @@ def counted_rates(answer: Answer, margin: RateMargin | None = None) -> CountedRa
 
 
 def status_of(
-    answer: Answer, demand: Mapping[str, float], margin: RateMargin | None = None
+    answer: Answer,
+    demand: Mapping[str, float],
+    margin: RateMargin | None = None,
+    reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> CapacityPlanStatus:
     """The figures of a status; who solved it when, and conditions, are the caller's.
 
     Args:
         demand: Requests a second by bucket.
         margin: Of predicted rates; None if all were given.
+        reasons: How forecasts decided the demand, by bucket.
     """
     solution, costs = answer.solution, answer.solution.costs
     shapes = {shape.name: shape for shape in answer.problem.shapes}
@@ -152,7 +157,7 @@ def status_of(
     return CapacityPlanStatus(
         counted_rates=counted_rates(answer, margin),
         demand=[
-            BucketDemand(bucket=name, requests_per_second=_rounded(rate))
+            BucketDemand(bucket=name, requests_per_second=_rounded(rate), reason=reasons.get(name))
             for name, rate in demand.items()
         ],
         cost_per_hour=_rounded(costs.total),

@@ -20,7 +20,7 @@ from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.forecast_book import ForecastBook
-from forecasting.plan_due import has_moved
+from forecasting.plan_due import has_moved, reasons_of
 from forecasting.plan_question import PlanQuestion, QuestionReader
 from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
 from forecasting.timed_predictor import TimedPredictor
@@ -235,7 +235,9 @@ class PlanThread(PeriodicThread):
                 "rates_from": _rates_from(question),
             }
             margin = predictor.margin() if predictor and spec.serving is not None else None
-            figures = status_of(answer, question.demand, margin).model_copy(update=update)
+            reasons = reasons_of(spec, question.outlooks)
+            figures = status_of(answer, question.demand, margin, reasons)
+            figures = figures.model_copy(update=update)
             self._attempts.pop(key, None)
             self._say(key, plan, figures, verdict)
         seconds = ns_to_seconds(self._clock.monotonic_ns() - began_ns)

@@ -6,9 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forecasting.decisions import ChangeLimits, StartTimes, SteadyState, steadied
+from forecasting.decisions import ChangeLimits, SteadyState, steadied
 from forecasting.lead_time import StepWindow
-from forecasting.replica_need import LONGEST_START_SECONDS, ExpectedDemand, needed_replicas
+from forecasting.prewarming.replica_need import (
+    LONGEST_START_SECONDS,
+    ExpectedDemand,
+    needed_replicas,
+)
+from forecasting.prewarming.start_times import StartTimes
 from forecasting.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead, ReplicaNeed, ReplicaRule

@@ -18,9 +18,6 @@ from forecasting.series_source import Floats
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
-WINDOWS_PER_WEEK: Final = 28
-"""Windows of six hours."""
-
 _HALVINGS: Final = 100
 """Of an interval of floats: below its last digit, whatever its width."""
 
@@ -48,15 +45,23 @@ class Prices:
         return self.shortfall / (self.surplus + self.shortfall)
 
 
-def budgeted_risk(violations_per_week: float, windows_per_week: int = WINDOWS_PER_WEEK) -> float:
-    """Share of windows that may be violated: 0.28 a week of six-hour windows are 1 %.
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """How much the worst cases count beside the mean.
 
-    Raises:
-        InputError: more violations than windows.
+    Attributes:
+        level: In [0, 1): the worst ``1 - level`` of the losses are looked at.
+        weight: 0 is the mean alone, 1 the worst alone.
     """
-    require_number("windowsPerWeek", windows_per_week, minimum=1)
-    most = windows_per_week
-    return require_number("violationsPerWeek", violations_per_week, minimum=0, maximum=most) / most
+
+    level: float
+    weight: float
+
+    def __post_init__(self) -> None:
+        require_number("tail.level", self.level, minimum=0, maximum=1)
+        if self.level == 1:
+            raise InputError("tail.level", "a number below 1", self.level)
+        require_number("tail.weight", self.weight, minimum=0, maximum=1)
 
 
 def highest_within(paths: Floats, steps: int | None = None) -> Floats:
@@ -75,32 +80,20 @@ def highest_within(paths: Floats, steps: int | None = None) -> Floats:
     return result
 
 
-def cost_and_risk(needs: Floats, prices: Prices | None, risk: float | None) -> Decision:
-    """The amount of least expected cost whose risk of being exceeded is at most ``risk``.
-
-    ``a* = max(F^-1(c_u / (c_u + c_o)), F^-1(1 - risk))``: expected cost is convex in the amount,
-    so the constraint, where it binds, is met with equality.
+def within_risk(needs: Floats, risk: float) -> Decision:
+    """The least amount whose risk of being exceeded is at most ``risk``.
 
     Args:
         needs: Samples, shape (n,).
-        prices: None: only the risk counts.
-        risk: Highest probability that the need is above the amount; None: only prices count.
+        risk: Highest probability that the need is above the amount.
 
     Raises:
-        InputError: neither prices nor risk, no sample.
+        InputError: a risk outside 0 to 1, no sample.
     """
     ordered = _ordered(needs)
-    if prices is None and risk is None:
-        raise InputError("risk", "prices, a risk or both", None)
-    by_cost = -math.inf if prices is None else _quantile(ordered, prices.critical_level)
-    kept = None if risk is None else require_number("risk", risk, minimum=0, maximum=1)
-    by_risk = -math.inf if kept is None else _quantile(ordered, 1 - kept)
-    amount = max(by_cost, by_risk)
+    kept = require_number("risk", risk, minimum=0, maximum=1)
+    amount = _quantile(ordered, 1 - kept)
     missed = _share_above(ordered, amount)
-    if prices is not None and by_cost >= by_risk:
-        level = prices.critical_level
-        told = f"{amount:.6g} is quantile {level:.4g}, where one unit more costs what it saves"
-        return Decision(amount, missed, "cost", told)
     told = f"{amount:.6g} is exceeded on {missed:.2%} of the paths, at most {kept:.2%} are allowed"
     return Decision(amount, missed, "risk", told)
 
@@ -131,27 +124,23 @@ def least_priced_violations(needs: Floats, unit_price: float, violation_price: f
     return Decision(amount, missed, "cost", told)
 
 
-def mean_and_tail(needs: Floats, prices: Prices, tail_level: float, tail_weight: float) -> Decision:
+def mean_and_tail(needs: Floats, prices: Prices, tail: Tail) -> Decision:
     """The amount with the least ``(1 - w) E[L] + w CVaR(L)`` of the newsvendor's loss L.
 
-    CVaR at ``tail_level`` is the mean of the worst ``1 - tail_level`` of the losses (Rockafellar
-    and Uryasev, "Optimization of Conditional Value-at-Risk", Journal of Risk 2000). The objective
-    is convex in the amount, and a sort gives its slope, so no linear programme is needed.
+    CVaR at the tail's level is the mean of the worst of the losses (Rockafellar and Uryasev,
+    "Optimization of Conditional Value-at-Risk", Journal of Risk 2000). The objective is convex in
+    the amount, and a sort gives its slope, so no linear programme is needed.
 
     Args:
         needs: Samples, shape (n,).
         prices: Of a unit too much and of one missing.
-        tail_level: In [0, 1).
-        tail_weight: 0 is the newsvendor, 1 looks at the worst cases only.
+        tail: Its level, and its weight w.
 
     Raises:
-        InputError: naming what is out of its range.
+        InputError: no sample.
     """
     ordered = _ordered(needs)
-    level = require_number("tailLevel", tail_level, minimum=0, maximum=1)
-    if level == 1:
-        raise InputError("tailLevel", "a number below 1", tail_level)
-    weight = require_number("tailWeight", tail_weight, minimum=0, maximum=1)
+    level, weight = tail.level, tail.weight
     low, high = float(ordered[0]), float(ordered[-1])
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2

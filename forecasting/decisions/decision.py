@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Binding = Literal["cost", "risk", "tail", "limit", "hold", "rate", "no-forecast"]
+Binding = Literal["cost", "risk", "tail", "limit", "hold", "rate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Decision:
         shortfall_share: Share of the paths whose need lies above the amount: the stated risk.
         binding: What held the amount where it is: the price of a shortfall (``cost``), the budget
             of violations (``risk``), the depth of the worst cases (``tail``), a bound (``limit``),
-            or steadiness (``hold``, ``rate``); ``no-forecast`` where there was none.
+            or steadiness (``hold``, ``rate``).
         reason: One sentence with the figures.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forecasting.decisions.amounts import cost_and_risk, highest_within
+from forecasting.decisions.amounts import highest_within, within_risk
 from forecasting.decisions.decision import Decision
 from forecasting.series_source import Floats
 from wattpack.units import require_number
@@ -29,8 +29,8 @@ def promisable_watts(
         draws: Joint paths of the domain's draw, shape (n, horizon), watts.
         limit_watts: Upper edge of the domain's cap band.
         promised_watts: Sum of what is promised.
-        risks: By priority the share of windows in which it may be capped, for example
-            ``budgeted_risk(0.28)``.
+        risks: By priority the share of windows in which it may be capped: 0.28 of a week's 28 are
+            0.01.
 
     Returns:
         By priority the watts above ``promised_watts``; without any risk none beyond the limit.
@@ -44,7 +44,7 @@ def promisable_watts(
 
 
 def _promisable(peaks: Floats, limit: float, promised: float, risk: float) -> Decision:
-    need = cost_and_risk(peaks, None, risk)
+    need = within_risk(peaks, risk)
     if promised <= 0:
         return need.because("limit", limit, "nothing is promised yet")
     # What is promised more draws as what is promised now does: a share of it at the same moments.

@@ -1,13 +1,9 @@
-"""Replicas ahead of need: the rate that the coming minutes need, as quantiles, and what to start.
+"""Replicas ahead of need.
 
-    minutes of demand ─► features ─► trees, one a level ─► quantiles of the needed rate ─► replicas
+    process:  quantiles of steps ─► replica_need ─► status.replicas
+    library:  minutes of demand ─► demand_features ─► needed_quantiles ─► priced_replicas
 
-Forecasts of ten-minute bins see nothing of the minutes within a start; these quantiles are of the
-start's own horizon. Made anew from what was seen last, they need no state.
+The library forecasts the rate that the coming minutes need (``needed_rate``) for the start's own
+horizon; forecasts of ten-minute bins see nothing of them. No process runs it: ``docs/decisions.md``
+says what that would take, and ``benchmarks/decision_value.py`` what it saves.
 """
-
-from forecasting.prewarming.needed_quantiles import NeededQuantiles, fit_needed_quantiles
-from forecasting.prewarming.needed_rate import needed_rates
-from forecasting.prewarming.priced_replicas import priced_replicas
-
-__all__ = ["NeededQuantiles", "fit_needed_quantiles", "needed_rates", "priced_replicas"]

@@ -310,7 +310,13 @@ class TestForecasts:
         world.expect_requests(20.0)
         world.ask(buckets=[FORECAST_BUCKET])
         world.look()
-        assert world.status()["demand"] == [{"bucket": "chat", "requestsPerSecond": 20}]
+        assert world.status()["demand"] == [
+            {
+                "bucket": "chat",
+                "requestsPerSecond": 20,
+                "reason": "rate: 20 is exceeded in 5.00% of windows",
+            }
+        ]
         world.expect_requests(20.9)
         world.look()
         assert (world.solves(), world.status()["demand"][0]["requestsPerSecond"]) == (1, 20)
@@ -352,7 +358,32 @@ class TestForecasts:
         calls = {"name": "agent", "forecast": {"name": "rate", "risk": 0.01}, "calls": {"chat": 1}}
         world.ask(buckets=[bucket], graphs=[calls])
         world.look()
-        assert world.status()["demand"] == [{"bucket": "chat", "requestsPerSecond": 50}]
+        told = world.status()["demand"][0]
+        assert (told["bucket"], told["requestsPerSecond"]) == ("chat", 50)
+        assert told["reason"] == (
+            "rate: 10 is exceeded in 50.00% of windows; rate: 40 is exceeded in 1.00% of windows"
+        )
+
+    @pytest.mark.parametrize(("weight", "above", "below"), [(0.5, 14, 20), (1.0, 20, 40)])
+    def test_who_fears_the_worst_windows_buys_more_of_what_is_dear_and_is_told_why(
+        self, world: World, weight: float, above: float, below: float
+    ) -> None:
+        """The mean alone takes 13: quantile 3/4."""
+        world.expect_requests(20.0)
+        prices = {"capacity": 1, "unserved": 3, "tail": {"level": 0.9, "weight": weight}}
+        world.ask(buckets=[FORECAST_BUCKET | {"forecast": {"name": "rate", "prices": prices}}])
+        world.look()
+        told = world.status()["demand"][0]
+        assert above < told["requestsPerSecond"] < below
+        assert f"the worst 10.00% counted {weight:.0%}" in told["reason"]
+
+    @pytest.mark.parametrize(
+        "tail", [{"level": 1.0, "weight": 0.5}, {"level": 0.9, "weight": 0.0}, {"level": 0.9}]
+    )
+    def test_a_tail_without_sense_is_refused(self, world: World, tail: JsonObject) -> None:
+        prices = {"capacity": 1, "unserved": 3, "tail": tail}
+        with pytest.raises(InvalidError, match="tail"):
+            world.ask(buckets=[FORECAST_BUCKET | {"forecast": {"name": "rate", "prices": prices}}])
 
     def test_a_risk_and_prices_together_are_refused(self, world: World) -> None:
         both = {"name": "rate", "risk": 0.05, "prices": {"capacity": 1, "unserved": 3}}
@@ -372,7 +403,9 @@ class TestForecasts:
         world.expect_requests(1.0)
         world.ask(buckets=[FORECAST_BUCKET])
         world.look()
-        assert world.status()["demand"][0]["requestsPerSecond"] == 2
+        told = world.status()["demand"][0]
+        assert told["requestsPerSecond"] == 2
+        assert told["reason"] == "rate: 2 is stated, 1 is exceeded in 5.00% of windows"
 
     def test_without_the_forecast_the_stated_demand_is_planned_and_it_says_so(
         self, world: World

@@ -14,24 +14,22 @@ from scipy.optimize import linprog
 from forecasting.decisions import (
     ChangeLimits,
     Decision,
-    Level,
-    PrewarmRule,
     Prices,
-    StartTimes,
     SteadyState,
-    budgeted_risk,
-    cost_and_risk,
-    decide_at_actuators,
+    Tail,
     highest_within,
     least_priced_violations,
     losses_by_change,
     mean_and_tail,
     mix_demand,
-    prewarm,
     promisable_watts,
     steadied,
+    within_risk,
 )
 from forecasting.peak_quantiles import PeakQuantiles
+from forecasting.prewarming.replica_need import ordered_now
+from forecasting.prewarming.start_times import StartTimes
+from wattpack.api.demand_forecast import ReplicaRule
 from wattpack.errors import InputError
 
 needs_lists = st.lists(st.integers(0, 40), min_size=1, max_size=24)
@@ -49,20 +47,17 @@ def mean_cost(amount: float, needs: list[int], price: Prices) -> float:
 # -- amounts ---------------------------------------------------------------------------------------
 
 
-@given(needs_lists, prices, st.none() | st.floats(0, 1))
-def test_no_amount_within_the_risk_costs_less(
-    needs: list[int], price: Prices, risk: float | None
-) -> None:
-    made = cost_and_risk(np.array(needs, float), price, risk)
-    allowed = [
-        amount
-        for amount in np.arange(0, 41, 0.5)
-        if risk is None or sum(need > amount for need in needs) / len(needs) <= risk + 1e-12
-    ]
-    best = min(mean_cost(amount, needs, price) for amount in allowed)
-    assert mean_cost(made.amount, needs, price) <= best + 1e-9
-    assert made.shortfall_share == pytest.approx(np.mean(np.array(needs) > made.amount))
-    assert risk is None or made.shortfall_share <= risk + 1e-12
+@given(needs_lists, st.floats(0, 1))
+def test_no_lower_amount_keeps_the_risk(needs: list[int], risk: float) -> None:
+    made = within_risk(np.array(needs, float), risk)
+
+    def missed(amount: float) -> float:
+        return sum(need > amount for need in needs) / len(needs)
+
+    assert made.shortfall_share == pytest.approx(missed(made.amount))
+    assert missed(made.amount) <= risk + 1e-12
+    assert all(missed(below) > risk for below in needs if below < made.amount - 1e-9)
+    assert made.amount in needs
 
 
 @given(needs_lists, st.floats(0, 5), st.floats(0, 200))
@@ -99,7 +94,7 @@ def test_the_tail_is_weighed_as_a_linear_programme_weighs_it(
     solved = linprog(
         objective, A_ub=rows, b_ub=bounds, bounds=[(0, 40), (None, None), *[(0, None)] * (2 * n)]
     )
-    made = mean_and_tail(np.array(needs, float), price, level, weight)
+    made = mean_and_tail(np.array(needs, float), price, Tail(level, weight))
     losses = sorted(
         max(price.surplus * (made.amount - need), price.shortfall * (need - made.amount))
         for need in needs
@@ -114,34 +109,24 @@ def test_the_tail_is_weighed_as_a_linear_programme_weighs_it(
 
 def test_the_worst_alone_is_answered_between_the_extremes() -> None:
     """With equal prices and only the very worst counted the middle of the range is best."""
-    made = mean_and_tail(np.array([0.0, 1.0, 2.0, 10.0]), Prices(1, 1), 0.999, 1.0)
+    made = mean_and_tail(np.array([0.0, 1.0, 2.0, 10.0]), Prices(1, 1), Tail(0.999, 1.0))
     assert made.amount == pytest.approx(5.0)
     assert made.binding == "tail"
-
-
-def test_a_week_of_windows_makes_a_risk() -> None:
-    assert budgeted_risk(0.28) == pytest.approx(0.01)
-    made = cost_and_risk(np.arange(100.0), Prices(1, 1), budgeted_risk(0.28))
-    assert made.binding == "risk"
-    assert made.amount == 98
-    assert "1.00%" in made.reason
 
 
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda: budgeted_risk(29), "violationsPerWeek"),
         (lambda: Prices(0, 0), "prices"),
         (lambda: Prices(-1, 1), "prices.surplus"),
-        (lambda: cost_and_risk(np.array([]), None, 0.1), "needs"),
-        (lambda: cost_and_risk(np.array([1.0, math.nan]), None, 0.1), "needs"),
-        (lambda: cost_and_risk(np.ones(3), None, None), "risk"),
-        (lambda: cost_and_risk(np.ones(3), None, 1.5), "risk"),
-        (lambda: mean_and_tail(np.ones(3), Prices(1, 1), 1.0, 0.5), "tailLevel"),
+        (lambda: within_risk(np.array([]), 0.1), "needs"),
+        (lambda: within_risk(np.array([1.0, math.nan]), 0.1), "needs"),
+        (lambda: within_risk(np.ones(3), 1.5), "risk"),
+        (lambda: Tail(1.0, 0.5), "tail.level"),
+        (lambda: Tail(0.5, 1.5), "tail.weight"),
         (lambda: highest_within(np.ones((2, 3)), 4), "steps"),
         (lambda: highest_within(np.full((2, 3), np.nan)), "paths"),
-        (lambda: mix_demand(np.ones(2), [0.9, 0.5], 1, 1), "levels"),
-        (lambda: PrewarmRule(1.0), "violationPrice"),
+        (lambda: mix_demand(np.ones(2), [0.9, 0.5], Prices(1, 1)), "levels"),
         (lambda: ChangeLimits(dead_band=2), "limits.deadBand"),
     ],
 )  # fmt: skip
@@ -149,57 +134,6 @@ def test_nonsense_is_refused_by_name(call: Any, field: str) -> None:
     with pytest.raises(InputError) as refused:
         call()
     assert refused.value.field == field
-
-
-# -- levels ----------------------------------------------------------------------------------------
-
-
-def middle(paths: np.ndarray) -> Decision:
-    return cost_and_risk(highest_within(paths), None, 0.1)
-
-
-@given(st.integers(0, 2**32 - 1), st.booleans())
-def test_children_get_what_their_parent_has(seed: int, row_actuates: bool) -> None:
-    rng = np.random.default_rng(seed)
-    paths = {name: rng.gamma(2, 10, (60, 4)) for name in "abcd"}
-    racks = (
-        Level("r1", (Level("a", actuates=True), Level("b")), actuates=not row_actuates),
-        Level("r2", (Level("c"), Level("d")), actuates=True),
-    )  # fmt: skip
-    made = decide_at_actuators(Level("row", racks, actuates=row_actuates), paths, middle)
-    below = {"r1": "ab", "r2": "cd", **({"row": ["r1", "r2"]} if row_actuates else {})}
-    for parent, children in below.items():
-        assert made[parent].amount == pytest.approx(sum(made[c].amount for c in children))
-        assert all(made[c].amount >= 0 for c in children)
-    top = {"row": "abcd"} if row_actuates else {"r1": "ab", "r2": "cd"}
-    for name, leaves in top.items():
-        together = np.sum([paths[leaf] for leaf in leaves], axis=0)
-        assert made[name].amount == middle(together).amount
-    assert ("row" in made) == row_actuates
-
-
-def test_who_is_high_when_all_are_high_gets_more_than_who_peaks_alone() -> None:
-    rng = np.random.default_rng(1)
-    day = rng.gamma(4, 10, (400, 1))
-    alone = rng.permutation(day)
-    paths = {"with": day, "alone": alone, "crowd": 5 * day}
-    level = Level("row", tuple(Level(name) for name in paths), actuates=True)
-    made = decide_at_actuators(level, paths, middle)
-    assert made["with"].amount > 1.3 * made["alone"].amount
-    # What each asks for by itself adds up to more than they ever need together.
-    assert made["row"].amount < sum(middle(p).amount for p in paths.values())
-
-
-def test_a_leaf_that_nothing_can_set_is_refused() -> None:
-    paths = {"a": np.ones((2, 2)), "b": np.ones((2, 2))}
-    for level, field in [
-        (Level("row", (Level("a", actuates=True), Level("b"))), "levels"),
-        (Level("row", (Level("a"), Level("a")), actuates=True), "levels"),
-        (Level("row", (Level("a"), Level("c")), actuates=True), "leafPaths"),
-    ]:
-        with pytest.raises(InputError) as refused:
-            decide_at_actuators(level, paths, middle)
-        assert refused.value.field == field
 
 
 # -- steadiness ------------------------------------------------------------------------------------
@@ -282,23 +216,27 @@ def test_what_is_promised_above_exceeds_the_limit_as_rarely_as_promised(
 def test_replicas_are_ordered_for_what_later_orders_cannot_serve() -> None:
     """Demand rises after 4 minutes; a start of 3 min 20 s and a decision each minute see it."""
     paths = np.repeat([[10.0, 10, 10, 10, 80, 80, 80]], 20, axis=0)
-    rule = PrewarmRule(10.0, risk=0.05, most=7)
+    rule = ReplicaRule(rate=10.0, risk=0.05, most=7)
     quick, slow = StartTimes(170, 60), StartTimes(200, 60)
     assert (quick.steps(60), slow.steps(60)) == (4, 5)
-    assert prewarm(paths, 60, quick, rule, 10).amount == 1
-    made = prewarm(paths, 60, slow, rule, 10)
+    assert ordered_now(paths, 60, quick, rule, 10).amount == 1
+    made = ordered_now(paths, 60, slow, rule, 10)
     assert (made.amount, made.binding) == (7, "limit")
-    assert prewarm(None, 60, slow, rule, 31).binding == "no-forecast"
-    assert prewarm(None, 60, slow, rule, 31).amount == 4
-    assert prewarm(paths, 60, quick, rule, 55).amount == 6
+    assert ordered_now(paths, 60, quick, rule, 55).amount == 6
     with pytest.raises(InputError, match="paths"):
-        prewarm(paths, 60, StartTimes(600, 0), rule, 10)
+        ordered_now(paths, 60, StartTimes(600, 0), rule, 10)
+
+
+def priced(price: float, least: int) -> ReplicaRule:
+    return ReplicaRule(rate=5.0, violation_price=price, least=least)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 200))
 def test_no_number_of_replicas_is_cheaper_on_the_paths(seed: int, price: float) -> None:
     paths = np.random.default_rng(seed).gamma(3, 8, (50, 5))
-    made = prewarm(paths, 60, StartTimes(120, 60), PrewarmRule(5.0, price, least=0), 0)
+    made = ordered_now(
+        paths, 60, StartTimes(120, 60), ReplicaRule(rate=5.0, violation_price=price, least=0), 0
+    )
     costs = []
     for replicas in range(60):
         short = sum(path[:3].max() > 5.0 * replicas + 1e-6 for path in paths) / len(paths)
@@ -309,7 +247,9 @@ def test_no_number_of_replicas_is_cheaper_on_the_paths(seed: int, price: float) 
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 200), st.integers(0, 12))
 def test_what_runs_in_any_case_is_not_weighed(seed: int, price: float, least: int) -> None:
     paths = np.random.default_rng(seed).gamma(3, 8, (50, 5))
-    made = prewarm(paths, 60, StartTimes(120, 60), PrewarmRule(5.0, price, least=least), 0)
+    made = ordered_now(
+        paths, 60, StartTimes(120, 60), ReplicaRule(rate=5.0, violation_price=price, least=least), 0
+    )
     short = [sum(path[:3].max() > 5.0 * n + 1e-6 for path in paths) / 50 for n in range(60)]
     costs = [n + price * share for n, share in enumerate(short)]
     assert costs[int(made.amount)] == pytest.approx(min(costs[least:]))
@@ -317,12 +257,12 @@ def test_what_runs_in_any_case_is_not_weighed(seed: int, price: float, least: in
 
 def test_a_mix_is_bought_for_the_quantile_that_pays() -> None:
     peaks, levels = np.array([10.0, 20.0, 30.0]), [0.5, 0.95, 0.99]
-    assert mix_demand(peaks, levels, 1, 1).amount == 10
-    assert mix_demand(peaks, levels, 5, 95).amount == pytest.approx(20)
+    assert mix_demand(peaks, levels, Prices(1, 1)).amount == 10
+    assert mix_demand(peaks, levels, Prices(5, 95)).amount == pytest.approx(20)
     # The same demand as at the risk that the prices come to.
     at_risk = PeakQuantiles(10.0, 20.0, 30.0).at_risk(0.02)
-    assert mix_demand(peaks, levels, 2, 98).amount == pytest.approx(at_risk)
-    beyond = mix_demand(peaks, levels, 1, 999)
+    assert mix_demand(peaks, levels, Prices(2, 98)).amount == pytest.approx(at_risk)
+    beyond = mix_demand(peaks, levels, Prices(1, 999))
     assert (beyond.amount, beyond.binding) == (30, "limit")
     assert "0.99" in beyond.reason
 
@@ -332,7 +272,7 @@ def test_a_consumer_loses_by_a_forecast_that_is_gone_or_wrong() -> None:
     price = Prices(1, 9)
 
     def decide(forecast: np.ndarray | None) -> float:
-        return 100.0 if forecast is None else cost_and_risk(forecast, price, None).amount
+        return 100.0 if forecast is None else mean_and_tail(forecast, price, Tail(0.0, 0.0)).amount
 
     losses = losses_by_change(needs, decide, lambda amount: mean_cost(amount, [*needs], price))
     assert min(losses, key=losses.__getitem__) == "as_is"

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecasting.prewarming import fit_needed_quantiles, needed_rates, priced_replicas
 from forecasting.prewarming.demand_features import COUNT, demand_features, usual_rate
+from forecasting.prewarming.needed_quantiles import fit_needed_quantiles
+from forecasting.prewarming.needed_rate import needed_rates
+from forecasting.prewarming.priced_replicas import priced_replicas
 from wattpack.errors import InputError
 
 minutes = st.lists(st.integers(0, 50), min_size=4, max_size=12)

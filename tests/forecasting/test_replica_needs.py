@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from forecasting.app.forecast_loop import ForecasterProcess
-from forecasting.decisions import StartTimes
 from forecasting.lead_time import StepWindow
-from forecasting.replica_need import ExpectedDemand, needed_replicas
+from forecasting.prewarming.replica_need import ExpectedDemand, needed_replicas
+from forecasting.prewarming.start_times import StartTimes
 from forecasting.series_source import Floats
 from forecasting.targets import target_of
 from tests.examples import examples

@@ -26,6 +26,7 @@ __all__ = [
     "CallGraphSpec",
     "CapacityPlanSpec",
     "DemandPrices",
+    "DemandTail",
     "DomainSpec",
     "EmbodiedSpec",
     "ForecastOfDemand",
@@ -63,6 +64,18 @@ MOST_TOKENS: Final = 2**20
 """Of a prompt and of an answer: prompts without end would take the serving model minutes."""
 
 
+class DemandTail(ApiModel):
+    """How much the windows of the highest losses count beside the mean of all (CVaR)."""
+
+    level: Annotated[
+        float,
+        Field(ge=0, le=0.99, description="Worst windows are beyond it: at 0.9 a tenth"),
+    ]
+    weight: Annotated[
+        float, Field(gt=0, le=1, description="Of their mean loss; what is left weighs that of all")
+    ]
+
+
 class DemandPrices(ApiModel):
     """What decides how much of an uncertain demand is bought for; any currency, any time."""
 
@@ -72,6 +85,9 @@ class DemandPrices(ApiModel):
     unserved: Annotated[
         Positive, Field(description="Of one request per second that is not served over it")
     ]
+    tail: Annotated[
+        DemandTail | None, Field(description="Fear the worst windows, too; unset: the mean counts")
+    ] = None
 
 
 class ForecastOfDemand(ApiModel):
@@ -105,7 +121,9 @@ class ForecastOfDemand(ApiModel):
     def mark(self) -> str:
         """Alike for demands that are taken from a forecast in the same way."""
         if self.prices is not None:
-            return f"prices {self.prices.capacity:g} {self.prices.unserved:g}"
+            tail = self.prices.tail
+            told = "" if tail is None else f" tail {tail.level:g} {tail.weight:g}"
+            return f"prices {self.prices.capacity:g} {self.prices.unserved:g}{told}"
         return self.level if self.risk is None else f"risk {self.risk:g}"
 
 
