@@ -85,10 +85,11 @@ def token_demand(
     )
     rates = couple(forecast.quantiles[None], forecast.levels, errors, PATHS)
     rates = np.clip(rates, 0.0, forecast.peaks[-1])
-    drawn = token_paths(rates, lengths.mean, lengths.second_moment, step, SEED)
+    mean, square = np.array([lengths.mean]), np.array([lengths.second_moment])
+    drawn = token_paths(rates, mean, square, step, SEED)
     highest = np.sort(drawn[0].max(axis=1))
     peaks = ranked_quantiles(highest, PEAK_LEVELS)
     return TokenDemand(
-        float(lengths.mean[0]), float(lengths.second_moment[0]), float(lengths.p99[0]),
+        lengths.mean, lengths.second_moment, lengths.p99,
         np.maximum.accumulate(np.maximum(peaks, 0.0)),
     )  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from forecasting.binomial import share_bounds
 from forecasting.calibration.stored_fields import Fields
 
 Kind = Literal["live", "rehearsed"]
@@ -121,16 +120,6 @@ class PromiseRecord:
         if tally.windows == 0:
             return (None,) * len(self.levels)
         return tuple(1.0 - v / tally.windows for v in tally.violations)
-
-    def miss_bounds(
-        self, kind: Kind | None = None, confidence: float = 0.95
-    ) -> tuple[tuple[float, float], ...]:
-        """Clopper-Pearson bounds of the miss rate, one pair a level.
-
-        Windows of one hour miss together, so the bounds are narrower than what is known.
-        """
-        tally = self._tally(kind)
-        return tuple(share_bounds(v, tally.windows, confidence) for v in tally.violations)
 
     def to_json(self) -> dict[str, object]:
         """What ``from_json`` reads."""

@@ -1,23 +1,19 @@
 """Token demand: requests forecast as paths, times lengths that nobody knows before they end.
 
-lengths of finished requests ─► moments by client (half-life 6 h) ─┐
-joint paths of request rates ──────────────────────────────────────┴─► joint paths of tokens
+    bins of requests and their tokens ─► moments of lengths (half-life 6 h) ─┐
+    joint paths of request rates ────────────────────────────────────────────┴─► paths of tokens
+
+``forecasting.token_demand`` puts them together for one client: its DemandForecast.
 """
 
+from forecasting.tokens.binned_lengths import LengthStatistics, binned_lengths
 from forecasting.tokens.compound_sums import token_paths, token_variance
-from forecasting.tokens.length_records import LengthRecord, LengthStatistics
-from forecasting.tokens.length_tails import (
-    cvar_of_lengths,
-    lognormal_from_p99,
-    tail_inflated_expectation,
-)
+from forecasting.tokens.length_tails import lognormal_from_p99
 
 __all__ = [
-    "LengthRecord",
     "LengthStatistics",
-    "cvar_of_lengths",
+    "binned_lengths",
     "lognormal_from_p99",
-    "tail_inflated_expectation",
     "token_paths",
     "token_variance",
 ]

@@ -7,17 +7,40 @@ one another: a mean of n requests has the n-th part of a length's variance.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 
 from forecasting.series_source import Floats
-from forecasting.tokens.length_records import HALF_LIFE_SECONDS, LONGEST, LengthStatistics
 from forecasting.tokens.length_tails import Z99, lognormal_from_p99
 
-LEAST_REQUESTS = 30.0
+HALF_LIFE_SECONDS: Final = 6 * 3600
+"""Lengths follow what a client does, which changes within a day (assumed)."""
+
+LONGEST: Final = 1 << 24
+"""Tokens; beyond any context there is."""
+
+LEAST_REQUESTS: Final = 30.0
 """Requests in all bins, older ones counted less (assumed): fewer tell no length."""
 
-WIDEST_SIGMA = Z99
+WIDEST_SIGMA: Final = Z99
 """Of a log-normal: the widest whose p99 lies above its mean as far as any does."""
+
+
+@dataclass(frozen=True, slots=True)
+class LengthStatistics:
+    """Of one client's requests.
+
+    Attributes:
+        mean: Tokens.
+        second_moment: Mean of the squared length.
+        p99: Tokens that one request in a hundred exceeds.
+    """
+
+    mean: float
+    second_moment: float
+    p99: float
 
 
 def binned_lengths(
@@ -53,12 +76,7 @@ def binned_lengths(
     )  # fmt: skip
     if told is None:
         told = mean * float(np.exp(Z99 * sigma - sigma**2 / 2))
-    return LengthStatistics(
-        mean=np.array([mean]),
-        second_moment=np.array([mean**2 * np.exp(sigma**2)]),
-        p99=np.array([told]),
-        weight=np.array([whole]),
-    )
+    return LengthStatistics(mean, mean**2 * float(np.exp(sigma**2)), told)
 
 
 def _told_p99(p99: Floats, weights: Floats, mean: float) -> float | None:

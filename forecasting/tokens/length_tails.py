@@ -1,19 +1,13 @@
-"""Heavy tails of output lengths: moments from a mean and a p99, and expectations that fear them.
-
-Lengths of one prompt are heavy-tailed; a mean plans for the short ones. The tail-inflated
-expectation adds the mean of the worst lengths (arXiv 2604.00499, abstract).
-"""
+"""Heavy tails of output lengths: the log-normal with a mean and a p99."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
-from wattpack.units import require_number
 
 Z99: Final = 2.3263478740408408
 """Standard normal quantile of 0.99."""
@@ -38,23 +32,3 @@ def lognormal_from_p99(mean: Floats, p99: Floats) -> tuple[Floats, Floats]:
     # p99 / mean = exp(Z99 sigma - sigma^2 / 2): of both solutions the lesser.
     sigma = Z99 - np.sqrt(np.maximum(Z99**2 - 2 * np.log(high / low), 0.0))
     return np.log(low) - sigma**2 / 2, sigma
-
-
-def cvar_of_lengths(mean: Floats, sigma: Floats, level: float) -> Floats:
-    """Mean of the longest ``1 - level`` of log-normal lengths with this mean, tokens."""
-    require_number("level", level, minimum=0, exclusive_minimum=0, maximum=0.9999)
-    result: Floats = mean * ndtr(sigma - ndtri(level)) / (1 - level)
-    return result
-
-
-def tail_inflated_expectation(mean: Floats, tail_mean: Floats, tail_weight: float) -> Floats:
-    """``mean + weight * tail mean``: a length to plan with where long ones hurt most, tokens.
-
-    Args:
-        mean: Expected length.
-        tail_mean: Mean of the longest ones (CVaR), of samples or of ``cvar_of_lengths``.
-        tail_weight: At least 0; the paper's weight is not quoted here, so tune it.
-    """
-    require_number("tailWeight", tail_weight, minimum=0)
-    result: Floats = np.asarray(mean) + tail_weight * np.asarray(tail_mean)
-    return result
