@@ -24,9 +24,9 @@ from benchmarks.forecast_speed import LEVELS, crowd
 from benchmarks.runner import Row
 from forecasting.app.issue_files import IssueFiles
 from forecasting.app.memory_file import write_state
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers

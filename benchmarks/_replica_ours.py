@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks._replica_demand import Service
 from benchmarks._replica_fleet import WAIT_SECONDS, Floats, Policy
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
 from forecasting.prewarming.needed_quantiles import LEVELS, fit_needed_quantiles
 from forecasting.prewarming.priced_replicas import priced_replicas
 from forecasting.prewarming.start_times import StartTimes
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 

@@ -29,14 +29,14 @@ from capacity.mix.mix_question import demand_of
 from controller.app.promisable_room import promisable_now
 from forecasting.decisions import FORECAST_CHANGES, risk_bands
 from forecasting.forecast_book import ForecastBook, Outlook, Question
-from forecasting.forecast_round import step
 from forecasting.forecast_status import status_of
 from forecasting.lead_time import StepWindow
 from forecasting.memory_source import MemorySource
 from forecasting.plan_due import outlooks_of
 from forecasting.prewarming.replica_need import ExpectedDemand, needed_replicas
 from forecasting.prewarming.start_times import StartTimes
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import BIN_SECONDS, SeriesId
 from forecasting.targets import Target as ForecastTarget
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from benchmarks._kept_arrays import Arrays, digest_of, kept_arrays
 from benchmarks.forecast_scores import DECILES
 from benchmarks.forecast_sets import BIN_SECONDS, HORIZON, SETS, Floats, ForecastSet
-from forecasting.forecast_round import step
 from forecasting.forecast_status import status_of
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers

@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks._arguments import read_arguments
 from benchmarks._forecast_shard import ROUNDS, ShardCase, measured_alone
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
-from forecasting.group_rehearsal import MAX_REHEARSED
+from forecasting.round.group_rehearsal import MAX_REHEARSED
 from wattpack.errors import InputError
 
 NAME = "forecast_scale"

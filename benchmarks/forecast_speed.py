@@ -25,9 +25,9 @@ from benchmarks.forecast_references.refitted_daily import reference_quantiles
 from benchmarks.forecast_scores import DECILES, losses, ratios
 from benchmarks.forecast_sets import BIN_SECONDS, HORIZON, TRAINING, Floats, ForecastSet, clients
 from benchmarks.runner import Options, Result, Target
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import History, SeriesId
 from forecasting.targets import Target as ForecastTarget
 from forecasting.tiers import direct_ridge

@@ -31,7 +31,6 @@ from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from capacity.work_mix import mix_of_classes
 from forecasting import targets
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
 from forecasting.power_forecast.present_peaks import (
     LEVELS,
@@ -41,7 +40,8 @@ from forecasting.power_forecast.present_peaks import (
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.present_work import WorkChange, history_of_present
 from forecasting.power_forecast.work_watts import Boards, busy_watts, startable_watts
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import BIN_SECONDS, History, SeriesId
 from wattpack.errors import InputError
 

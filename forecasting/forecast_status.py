@@ -10,8 +10,8 @@ import numpy as np
 from forecasting.binomial import share_at_most
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
 from forecasting.lead_time import StepWindow, needed_within
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.start_leads import Lead
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from wattpack.api.demand_forecast import (
     MAX_FORECAST_TIERS,
@@ -47,7 +47,7 @@ def status_of(
     """The status as the API takes it (camelCase, no NaN); figures only where there are any.
 
     Args:
-        answer: From ``forecasting.forecast_round.step``.
+        answer: From ``forecasting.round.forecast_round.step``.
         now_seconds: When it was made, Unix time.
         interval_seconds: Until the next round.
         lead: From ``needed_in_lead``, if it is known what runs there.

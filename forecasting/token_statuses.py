@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from forecasting.forecast import FALLBACKS, Forecast
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import DAY_SECONDS, Floats, SeriesId, SeriesSource
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import TargetKey, TokenSource
 from forecasting.tiers.records import HISTORY_DAYS
 from forecasting.token_demand import RequestForecast, TokenDemand, token_demand

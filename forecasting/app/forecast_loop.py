@@ -17,14 +17,14 @@ from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
 from forecasting.app.replica_needs import ReplicaNeeds
 from forecasting.app.running_work_reader import RunningWorkReader
-from forecasting.forecast_round import step
 from forecasting.forecast_status import needed_in_lead, status_of
 from forecasting.issued_forecast import HISTORY_UNAVAILABLE
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import SeriesSource
 from forecasting.shards import WHOLE, Shard
 from forecasting.start_leads import RunningWork
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target, TargetKey, target_of
 from forecasting.token_statuses import add_tokens
 from wattpack.api.demand_forecast import DemandForecast, ForecastLead

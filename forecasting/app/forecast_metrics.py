@@ -13,8 +13,8 @@ from forecasting.app.promise_metrics import PromiseMetrics
 from forecasting.app.token_metrics import TokenMetrics
 from forecasting.forecast import FALLBACKS
 from forecasting.forecast_status import has_figures
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.shards import WHOLE, Shard
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead
 from wattpack.replaced_gauge import ReplacedGauge

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.app.model_choice import Models, fresh_state
-from forecasting.forecast_round import step
 from forecasting.forecast_status import has_figures, status_of
+from forecasting.round.forecast_round import step
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import SeriesSource
 from forecasting.shards import MOST_SHARDS, split
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from forecasting.token_statuses import add_tokens
 from wattpack.errors import InputError, WattpackError

@@ -33,7 +33,7 @@ from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.app.rehearsal_process import RehearsalProcess
 from forecasting.remembered_source import RememberedSource
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesSource
 from forecasting.shards import Shard
 from forecasting.side_training.child_training import ChildTraining

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.backtest.window import Window
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from wattpack.errors import InputError, PermanentError
 
 

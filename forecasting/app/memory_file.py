@@ -34,7 +34,7 @@ from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import Shape
 from forecasting.forecast_engine import Engine
 from forecasting.open_issues import OpenIssue
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from wattpack.errors import InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final, Literal
 
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 
 Models = Literal["all", "ridge"]

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from forecasting.app.rehearsal_process import read_order, write_learned
-from forecasting.each_alone import INCALCULABLE, culprits
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_rehearsal import gone_through
-from forecasting.rehearsal_desk import RehearsalOrder
+from forecasting.round.each_alone import INCALCULABLE, culprits
+from forecasting.round.rehearsal_desk import RehearsalOrder
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet, all_tiers
 
 

@@ -17,8 +17,8 @@ from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Beside, Shape
 from forecasting.forecast_engine import Engine
 from forecasting.power_forecast.draw_aside import DrawAside
-from forecasting.rehearsal_desk import Rehearsal, RehearsalOrder
-from forecasting.round_state import ForecasterState
+from forecasting.round.rehearsal_desk import Rehearsal, RehearsalOrder
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import History, SeriesId
 from forecasting.side_training.side_process import SideProcess
 from forecasting.tiers.tier_sets import TierSet

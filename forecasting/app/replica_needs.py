@@ -14,7 +14,7 @@ from forecasting.prewarming.replica_need import (
     needed_replicas,
 )
 from forecasting.prewarming.start_times import StartTimes
-from forecasting.target_forecast import TargetForecast
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead, ReplicaNeed, ReplicaRule
 from wattpack.kube.port import JsonObject

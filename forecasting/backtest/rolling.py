@@ -2,8 +2,8 @@
 
     history ──► round at origin 1 ──► state ──► round at origin 2 ──► … ──► windows with what came
 
-The rounds are those of the process (``forecasting.forecast_round.step``) with its state carried
-over; what lies behind an origin is out of its reach, whatever it asks for.
+The rounds are those of the process (``forecasting.round``) with its state carried over; what lies
+behind an origin is out of its reach, whatever it asks for.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from forecasting.backtest.plan import BacktestPlan, targets_of
 from forecasting.backtest.references import day_change, day_maxima, last_value, seasonal_naive
 from forecasting.backtest.window import DECILES, FAN_LEVELS, LEVELS, Window
-from forecasting.forecast_round import step
 from forecasting.forecast_status import has_figures, status_of
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, Floats, SeriesId, SeriesSource
-from forecasting.target_forecast import TargetForecast
 from forecasting.tiers.records import HISTORY_DAYS
 from wattpack.errors import InputError
 

@@ -25,7 +25,7 @@ from forecasting.backtest.rolling import PastOnly, rolling
 from forecasting.backtest.window import LEVELS, MODELS, Window
 from forecasting.binomial import share_at_most, share_bounds
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
 from wattpack.errors import InputError

@@ -12,15 +12,15 @@ from capacity.profile_library import shipped_library
 from forecasting.engine_question import Beside, Question, Shape
 from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
-from forecasting.group_answers import answers_of
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
 from forecasting.power_forecast.present_rows import BoardWatts
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
-from forecasting.round_asides import ASIDE_AWAY, MOST_FAILURES
-from forecasting.round_group import RoundGroup
-from forecasting.round_state import ForecasterState
+from forecasting.round.group_answers import answers_of
+from forecasting.round.round_asides import ASIDE_AWAY, MOST_FAILURES
+from forecasting.round.round_group import RoundGroup
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
 from forecasting.targets import Target, target_of

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from forecasting.events import EventGrid, PlannedEvent
 from forecasting.events.family_events import FamilyEvents
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import Floats
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from tests.forecasting.test_round_tree import ABOVE, DAY, NOW, off, targets, world
 

@@ -15,12 +15,12 @@ from forecasting.app.memory_file import read_state, write_state
 from forecasting.engine_question import Question, Shape
 from forecasting.engine_rehearsal import rehearsal_cuts
 from forecasting.forecast_engine import Engine
-from forecasting.forecast_round import step
 from forecasting.forecaster import Forecaster, Provenance
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import Floats, History, SeriesId
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.tier_sets import TierSet

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from forecasting.forecast_book import ForecastBook, Question
-from forecasting.forecast_round import step
 from forecasting.forecast_status import status_of
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target, target_of
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast

@@ -11,8 +11,8 @@ import pytest
 
 from forecasting.app.forecast_command import main as forecast
 from forecasting.app.history_command import main
-from forecasting.forecast_round import step
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target

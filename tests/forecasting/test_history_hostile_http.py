@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from forecasting.forecast_round import step
 from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.query import MAX_ANSWER_BYTES, BadAnswerError, number
 from forecasting.prometheus.range_source import sample_values
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target, target_of
 from tests.examples import examples

@@ -11,9 +11,9 @@ import pytest
 
 from forecasting.app.issue_files import LASTING_ARRAYS, IssueFiles
 from forecasting.app.memory_file import read_state, write_state
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 from wattpack.errors import InputError

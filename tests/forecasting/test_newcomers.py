@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Shape
 from forecasting.engine_rehearsal import ENOUGH_WINDOWS, gone_through, rehearsal_base
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import Floats, History, SeriesId
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE
 from tests.examples import examples

@@ -25,9 +25,9 @@ from forecasting.events import (
     planned_event,
     with_learned_effects,
 )
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target, target_of

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from capacity.profile_library import shipped_library
 from capacity.work_mix import cap_curve, mix_of_classes
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
 from forecasting.power_forecast.held_bins import demand_of
 from forecasting.power_forecast.load_power import (
@@ -30,7 +29,8 @@ from forecasting.power_forecast.work_watts import (
     busy_watts,
     startable_watts,
 )
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import History, SeriesId
 from forecasting.targets import Target
 from wattpack.errors import InputError

@@ -21,12 +21,12 @@ from forecasting.calibration.stored_calibration import calibration_to_json
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_question import Shape
 from forecasting.engine_rehearsal import gone_through
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.rehearsal_desk import Rehearsal, RehearsalOrder
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.rehearsal_desk import Rehearsal, RehearsalOrder
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import REHEARSING, TargetForecast
 from forecasting.series_source import Floats, History, SeriesId
-from forecasting.target_forecast import REHEARSING, TargetForecast
 from forecasting.targets import Target
 from forecasting.tiers.tier_sets import RIDGE_ALONE
 from simulation.kube import EmbeddedKube

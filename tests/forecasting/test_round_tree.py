@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecasting.domains.round_tree import RoundTree
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
+from forecasting.round.target_tree import parents_of
 from forecasting.series_source import Floats, SeriesId
-from forecasting.target_forecast import TargetForecast
-from forecasting.target_tree import parents_of
 from forecasting.targets import Target
 
 DAY = 144

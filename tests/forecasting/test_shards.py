@@ -20,7 +20,7 @@ from forecasting.app.forecaster_command import main as forecaster
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.backtest.plan import Asked, plan_of
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import BIN_SECONDS, SeriesId
 from forecasting.shards import MOST_SHARDS, Shard, shard_number, split
 from forecasting.sqlite import HistoryStore

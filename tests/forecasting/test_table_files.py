@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from forecasting.files import TableSource, read_table
 from forecasting.files import table as table_module
-from forecasting.forecast_round import step
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId, source_flags
 from forecasting.targets import Target
 from tests.examples import examples

@@ -10,10 +10,10 @@ import pytest
 from forecasting.engine_question import Question
 from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
-from forecasting.forecast_round import step
 from forecasting.forecaster import Forecaster
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 from forecasting.tiers.boosted import Boosted

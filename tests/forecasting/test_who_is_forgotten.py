@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from forecasting.engine_memory import EngineMemory
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import Floats, SeriesId
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from wattpack.errors import TransientError
 

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from forecasting.forecast_round import step
 from forecasting.memory_source import MemorySource
-from forecasting.round_state import ForecasterState
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
 from forecasting.tiers import boosted, boosted_features, boosted_fit

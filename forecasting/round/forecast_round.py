@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from forecasting.group_answers import answers_of
-from forecasting.patience import Patience
-from forecasting.rehearsal_desk import taken_over
-from forecasting.round_asides import ASIDE_AWAY, AsideReader, asides_of
-from forecasting.round_group import RoundGroup
-from forecasting.round_reading import read_histories
-from forecasting.round_state import ForecasterState, Group
+from forecasting.round.group_answers import answers_of
+from forecasting.round.patience import Patience
+from forecasting.round.rehearsal_desk import taken_over
+from forecasting.round.round_asides import ASIDE_AWAY, AsideReader, asides_of
+from forecasting.round.round_group import RoundGroup
+from forecasting.round.round_reading import read_histories
+from forecasting.round.round_state import ForecasterState, Group
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import SeriesId, SeriesSource, source_flags
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 
 

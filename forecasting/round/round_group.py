@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from forecasting.engine_memory import Pool
 from forecasting.engine_question import Beside, Shape
 from forecasting.power_forecast.draw_aside import DrawAside
+from forecasting.round.target_tree import parents_of
 from forecasting.series_source import History, SeriesId
-from forecasting.target_tree import parents_of
 from forecasting.targets import Target
 
 

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from forecasting.each_alone import INCALCULABLE, culprits
 from forecasting.engine_memory import Pool
 from forecasting.engine_question import Question
 from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import LIMIT
 from forecasting.forecast_engine import Engine
-from forecasting.group_rehearsal import rehearse_new
-from forecasting.round_group import RoundGroup
-from forecasting.round_state import ForecasterState
-from forecasting.target_forecast import TargetForecast
+from forecasting.round.each_alone import INCALCULABLE, culprits
+from forecasting.round.group_rehearsal import rehearse_new
+from forecasting.round.round_group import RoundGroup
+from forecasting.round.round_state import ForecasterState
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.tiers.tier_sets import RIDGE_ALONE
 from wattpack.errors import InputError, TransientError, WattpackError
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forecasting.patience import Patience
+from forecasting.round.patience import Patience
+from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesSource
-from forecasting.target_forecast import TargetForecast
 from forecasting.targets import Target
 from forecasting.tiers.records import HISTORY_DAYS
 from wattpack.errors import InputError, WattpackError

@@ -10,9 +10,9 @@ import numpy as np
 from forecasting.clean_history import clean
 from forecasting.engine_rehearsal import rehearsal_base, rehearsed
 from forecasting.forecast_engine import Engine
-from forecasting.rehearsal_desk import RehearsalOrder
-from forecasting.round_group import RoundGroup
-from forecasting.round_state import ForecasterState
+from forecasting.round.rehearsal_desk import RehearsalOrder
+from forecasting.round.round_group import RoundGroup
+from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import History
 
 MAX_REHEARSED: Final = 500

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.forecast_engine import Engine
-from forecasting.rehearsal_desk import RehearsalDesk
+from forecasting.round.rehearsal_desk import RehearsalDesk
 from forecasting.series_source import SeriesId
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
 
