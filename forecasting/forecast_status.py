@@ -10,6 +10,7 @@ import numpy as np
 from forecasting.binomial import share_at_most
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
 from forecasting.lead_time import StepWindow, needed_within
+from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.start_leads import Lead
 from forecasting.targets import Target
@@ -34,8 +35,6 @@ bins and rounds of ten minutes."""
 LONGEST_MESSAGE: Final = 4000
 LONGEST_VERSION: Final = 128
 MOST_FLAGS: Final = 16
-
-_LEAD_LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def status_of(
@@ -104,7 +103,7 @@ def needed_in_lead(
     window = StepWindow(made.data_until_seconds, answer.target.step_seconds)
     reach = made.data_until_seconds + answer.target.horizon * answer.target.step_seconds
     if has_figures(answer) and now_seconds + lead.seconds <= reach:
-        for name, level in _LEAD_LEVELS.items():
+        for name, level in NAMED_LEVELS.items():
             path = made.quantiles[answer.row, :, level_index(made.levels, level)].tolist()
             needed[name] = _rounded(needed_within(window, path, now_seconds, lead.seconds))
     return ForecastLead(
@@ -185,7 +184,7 @@ def _figures(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         )
         for level in answer.target.asked_levels
     ]
-    whole = {"p50": peak[0.5], "p95": peak[0.95], "p99": peak[0.99]}
+    whole = {name: peak[level] for name, level in NAMED_LEVELS.items()}
     return {**whole, "quantiles": paths, "running": _running(answer, made)}
 
 
@@ -193,7 +192,7 @@ def _running(answer: TargetForecast, made: Forecast) -> ForecastRunning | None:
     """Peaks of what runs now, rising; None where nobody knows the boards."""
     if made.running is None:
         return None
-    places = [level_index(made.levels, level) for level in (0.5, 0.95, 0.99)]
+    places = [level_index(made.levels, level) for level in STATUS_LEVELS]
     found = np.maximum.accumulate(made.running[answer.row, places])
     if not np.isfinite(found).all():
         return None

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from forecasting.issued_account import IssuedAccount, read_account
-from forecasting.peak_quantiles import PeakQuantiles
+from forecasting.peak_quantiles import NAMED_LEVELS, PeakQuantiles
 from wattpack.api.demand_forecast import (
     DEFAULT_HORIZON_SECONDS,
     DEFAULT_STEP_SECONDS,
@@ -156,7 +156,7 @@ def _issued(
         InputError: naming the first field that rules it out.
     """
     _require_standing(domain, metadata, spec, status)
-    p50, p95, p99 = (_positive(status, level) for level in ("p50", "p95", "p99"))
+    p50, p95, p99 = (_positive(status, level) for level in NAMED_LEVELS)
     if not p50 <= p95 <= p99:
         raise InputError("status.p99", f"p50 <= p95 <= p99, not {p50:g}, {p95:g}, {p99:g}")
     issued, data_until = _time(status, "issuedAt"), _time(status, "dataUntil")
@@ -249,10 +249,7 @@ def _running(given: object, whole: PeakQuantiles) -> PeakQuantiles | None:
         return None
     try:
         made = PeakQuantiles(
-            *(
-                _positive(_mapping(given), level, "status.running")
-                for level in ("p50", "p95", "p99")
-            )
+            *(_positive(_mapping(given), level, "status.running") for level in NAMED_LEVELS)
         )
     except InputError:
         return None

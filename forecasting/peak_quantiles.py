@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +17,12 @@ LEAST_RISK: Final = 0.01
 MOST_RISK: Final = 0.5
 """Of the median."""
 
-_LEVELS: Final = np.array([1.0 - MOST_RISK, 0.95, 1.0 - LEAST_RISK])
+NAMED_LEVELS: Final[Mapping[str, float]] = MappingProxyType(
+    {"p50": 1.0 - MOST_RISK, "p95": 0.95, "p99": 1.0 - LEAST_RISK}
+)
+"""Levels that every status carries, by their names there."""
+
+STATUS_LEVELS: Final = tuple(NAMED_LEVELS.values())
 
 
 class PeakQuantiles(NamedTuple):
@@ -32,7 +39,9 @@ class PeakQuantiles(NamedTuple):
             InputError: a risk below 0.01 or above 0.5.
         """
         asked = require_number("risk", risk, minimum=LEAST_RISK, maximum=MOST_RISK)
-        return float(between_levels(np.array([1.0 - asked]), _LEVELS, np.array(self))[0])
+        return float(
+            between_levels(np.array([1.0 - asked]), np.array(STATUS_LEVELS), np.array(self))[0]
+        )
 
     def cut(self, top: float) -> PeakQuantiles:
         """None of them above the top."""

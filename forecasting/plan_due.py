@@ -17,7 +17,7 @@ from capacity.profile_book import ProfileBook
 from forecasting.decisions import Decision, Prices, Tail, mix_demand
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
-from forecasting.peak_quantiles import PeakQuantiles
+from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS, PeakQuantiles
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
 from wattpack.api.capacity_question import (
     BucketSpec,
@@ -38,8 +38,6 @@ __all__ = [
 
 #: A forecast that moved by less than this is the same demand.
 MOVED_SHARE = 0.05
-_RISKS = {"p50": 0.5, "p95": 0.05, "p99": 0.01}
-_AT = tuple(1 - risk for risk in _RISKS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,8 @@ def _decided(peak: PeakQuantiles, asked: ForecastOfDemand) -> Decision:
     """The demand to plan for, requests per second."""
     if (told := asked.prices) is not None:
         tail = None if told.tail is None else Tail(told.tail.level, told.tail.weight)
-        return mix_demand(np.array(peak), _AT, Prices(told.capacity, told.unserved), tail)
-    risk = _RISKS[asked.level] if asked.risk is None else asked.risk
+        return mix_demand(np.array(peak), STATUS_LEVELS, Prices(told.capacity, told.unserved), tail)
+    risk = 1 - NAMED_LEVELS[asked.level] if asked.risk is None else asked.risk
     rate = peak.at_risk(risk)
     return Decision(rate, risk, "risk", f"{rate:.6g} is exceeded in {risk:.2%} of windows")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from forecasting.events.planned_event import PlannedEvent, events_of_spec
 from forecasting.issued_forecast import ForecastKey
+from forecasting.peak_quantiles import STATUS_LEVELS
 from forecasting.power_forecast.domain_boards import DrawChange
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.work_watts import LoadLine
@@ -16,9 +17,6 @@ from forecasting.series_source import SeriesId
 from wattpack.api.demand_forecast import DemandForecast
 from wattpack.api.forecast_subject import ForecastTokenLengths
 from wattpack.errors import InputError
-
-STATUS_LEVELS: Final = (0.5, 0.95, 0.99)
-"""Levels that every status carries, whatever the spec asks for."""
 
 TargetKey = ForecastKey
 
@@ -118,7 +116,7 @@ class Target:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """All levels to compute, ascending."""
+        """All levels to compute, ascending: what every status carries, and what the spec asks."""
         return tuple(sorted({*self.asked_levels, *STATUS_LEVELS}))
 
     @property

@@ -18,14 +18,13 @@ import numpy as np
 from forecasting.clean_history import clean
 from forecasting.past_changes import past_changes
 from forecasting.peak_policy.coupling import PATHS, couple, ranked_quantiles
+from forecasting.peak_quantiles import STATUS_LEVELS
 from forecasting.series_source import DAY_SECONDS, Floats
 from forecasting.tokens.binned_lengths import binned_lengths
 from forecasting.tokens.compound_sums import token_paths
 
 SEED: Final = 39
 """Any number would do, as long as it stays: the same history gives the same answer."""
-
-PEAK_LEVELS: Final = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class TokenDemand:
         mean: Tokens of a request.
         second_moment: Mean of their square.
         p99: Tokens that one request in a hundred exceeds.
-        peaks: Tokens a second: quantiles at ``PEAK_LEVELS`` of the highest step, (3,).
+        peaks: Tokens a second: quantiles at ``STATUS_LEVELS`` of the highest step, (3,).
     """
 
     mean: float
@@ -88,7 +87,7 @@ def token_demand(
     mean, square = np.array([lengths.mean]), np.array([lengths.second_moment])
     drawn = token_paths(rates, mean, square, step, SEED)
     highest = np.sort(drawn[0].max(axis=1))
-    peaks = ranked_quantiles(highest, PEAK_LEVELS)
+    peaks = ranked_quantiles(highest, STATUS_LEVELS)
     return TokenDemand(
         lengths.mean, lengths.second_moment, lengths.p99,
         np.maximum.accumulate(np.maximum(peaks, 0.0)),

@@ -13,6 +13,7 @@ from forecasting.app.promise_metrics import PromiseMetrics
 from forecasting.app.token_metrics import TokenMetrics
 from forecasting.forecast import FALLBACKS
 from forecasting.forecast_status import has_figures
+from forecasting.peak_quantiles import NAMED_LEVELS
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.shards import WHOLE, Shard
 from forecasting.targets import TargetKey
@@ -135,8 +136,8 @@ class ForecastMetrics:
         self._tokens.show(statuses)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
-            for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
-                if needed is not None:
+            for name, level in NAMED_LEVELS.items():
+                if (needed := getattr(lead, name)) is not None:
                     self._lead_peak.labels(*key, f"{level:g}").set(needed)
         self._rehearsing.set(sum(answer.awaits_record for answer in answers))
         self._round.set(duration_seconds)

@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from forecasting.peak_quantiles import NAMED_LEVELS
 from forecasting.targets import TargetKey
 
 _LABELS = ("namespace", "name")
@@ -37,7 +38,7 @@ class TokenMetrics:
         self._length.clear()
         for key, status in statuses.items():
             if (tokens := status.get("tokens")) is not None:
-                for level, name in (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99")):
-                    self._peak.labels(*key, level).set(tokens[name])
+                for name, level in NAMED_LEVELS.items():
+                    self._peak.labels(*key, f"{level:g}").set(tokens[name])
                 self._length.labels(*key, "mean").set(tokens["mean"])
                 self._length.labels(*key, "p99").set(tokens["requestP99"])

@@ -16,15 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from capacity.catalogue.pod_works import PodWorks
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.work_watts import Boards, LoadLine, busy_watts, startable_watts
-from forecasting.series_source import Floats
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
@@ -141,14 +138,6 @@ class DomainBoards:
                 for domain in pod.domains:
                     found.setdefault(domain, []).append(DrawChange(at, watts))
         return found
-
-    def rows(self, domains: Sequence[str]) -> tuple[Floats, Floats]:
-        """Startable and busy watts of some domains, NaN where unknown, (n,) each."""
-        nothing = float("nan")
-        return (
-            np.array([self.startable_watts.get(name, nothing) for name in domains]),
-            np.array([self.busy_watts.get(name, nothing) for name in domains]),
-        )
 
 
 class PodWatts(NamedTuple):
