@@ -308,9 +308,16 @@ class Engine:
         told: tuple[Floats, Floats],
         pools: Mapping[SeriesId, Pool],
     ) -> None:
-        """Open an issue of what was told, unless one was opened within half a window."""
+        """Open an issue of what was told, unless one was opened within half a window.
+
+        Of what was said twice of the same bins the later counts: more was known.
+        """
         told_steps, told_peaks = told
         open_issues, begin_seconds = self.memory.open_issues, history.until_seconds
+        if open_issues and open_issues[-1].begin_seconds == begin_seconds:
+            last = open_issues[-1]
+            others = last.rows(~last.among(history.series))
+            open_issues = open_issues[:-1] + ((others,) if others.series else ())
         half_seconds = self._shape.horizon * self._shape.step_seconds / 2
         if open_issues and begin_seconds - open_issues[-1].begin_seconds < half_seconds:
             return

@@ -115,18 +115,29 @@ class ForecasterProcess:
             self._wait(due_ns, wake, looks=good)
 
     def _wait(self, due_ns: int, wake: Wake | None, *, looks: bool) -> None:
-        """Until then; where it looks, sooner if a rehearsal is over: nobody waits for its record.
+        """Until then; where it looks, sooner if there is more to say.
 
-        A round that failed may have left the rehearsal where it is: the next one takes its time.
+        That is when a rehearsal is over, as nobody waits for its record, and when domains that
+        nobody had accepted in the first round have been. A round that failed may have left the
+        rehearsal where it is: the next one takes its time.
         """
-        desk = self._state.desk if looks else None
-        while desk is not None and desk.order is not None:
+        while looks and self._may_know_more():
             now_ns = self._clock.monotonic_ns()
-            if desk.is_over or now_ns >= due_ns:
+            if now_ns >= due_ns or self._knows_more():
                 return
             if self._clock.wait_until(min(due_ns, now_ns + LOOK_NS), wake):
                 return
         self._clock.wait_until(due_ns, wake)
+
+    def _may_know_more(self) -> bool:
+        desk = self._state.desk
+        return self._running.may_find_more or (desk is not None and desk.order is not None)
+
+    def _knows_more(self) -> bool:
+        desk = self._state.desk
+        if desk is not None and desk.order is not None and desk.is_over:
+            return True
+        return self._running.finds_more(self._clock.wall_time_ns() / NS_PER_SECOND)
 
     def tick(self) -> bool:
         """One round; False if it could not be finished. A bug in it does not end the process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from capacity.catalogue.pod_works import PodWorks
 from capacity.profile_book import ProfileBook
@@ -16,6 +17,10 @@ from wattpack.api import GPUProfile, PowerDomain, WorkloadProfile
 from wattpack.kube.port import NODES, PODS, KubeApi, KubeError
 
 log = logging.getLogger(__name__)
+
+FIRST_LOOKS: Final = 12
+"""At domains that nobody has accepted yet when a forecaster starts: controllers come up beside it.
+Ten seconds apart (``forecast_loop.LOOK_NS``); later a round is soon enough."""
 
 
 class RunningWorkReader:
@@ -31,6 +36,8 @@ class RunningWorkReader:
         self._above: Mapping[str, tuple[str, ...]] = {}
         self._book = ProfileBook.shipped(shipped_library())
         self._boards = DomainBoards()
+        self._unknown: set[str] = set()
+        self._looks_left = FIRST_LOOKS
 
     def read(self, targets: Iterable[Target], now_seconds: float) -> RunningWork:
         """What the targets need; the last failure is told once, not every round.
@@ -39,7 +46,9 @@ class RunningWorkReader:
             targets: Of the round.
             now_seconds: Unix time.
         """
-        kinds = {target.kind for target in targets}
+        subjects = {(target.kind, target.subject) for target in targets}
+        domains = {subject for kind, subject in subjects if kind == "domain"}
+        kinds = {kind for kind, _ in subjects}
         try:
             found = self._read(kinds, now_seconds)
         except KubeError as error:
@@ -50,7 +59,28 @@ class RunningWorkReader:
             boards = self._boards
             return RunningWork(above=self._above, boards=boards, changes=boards.changes())
         self._failed, self._above = "", found.above
+        self._unknown = domains - found.boards.busy_watts.keys()
         return found
+
+    @property
+    def may_find_more(self) -> bool:
+        """Whether domains that were asked about had no boards yet, and it is still early."""
+        return bool(self._unknown) and self._looks_left > 0
+
+    def finds_more(self, now_seconds: float) -> bool:
+        """Look again: whether boards of such a domain are known now.
+
+        Args:
+            now_seconds: Unix time.
+        """
+        if not self.may_find_more:
+            return False
+        self._looks_left -= 1
+        try:
+            found = self._read({"domain"}, now_seconds)
+        except KubeError:
+            return False
+        return bool(self._unknown & found.boards.busy_watts.keys())
 
     def _read(self, kinds: set[str], now_seconds: float) -> RunningWork:
         if not kinds & {"domain", "workload"}:

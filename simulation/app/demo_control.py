@@ -45,6 +45,9 @@ SERVER_NAME = "wattpack-controller.local"
 PLAN_DEADLINE_SECONDS = 0.15
 PATIENCE_SECONDS = 60.0
 """Of 900 s; clusters where work runs for hours wait for ten minutes."""
+BATCH_RISK = 0.5
+"""Of windows in which work that nobody waits for may be held back by caps: it shares the row's
+swings with the services instead of leaving room for the worst of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,11 @@ class DemoControl:
             if thread.is_alive():
                 thread.join(timeout=5.0)
 
+    def _risks(self) -> dict[int, float]:
+        """Of pods below the least important work that somebody waits for."""
+        waited_for = [c.value for c in self._world.scenario.priority_classes if c.interactive]
+        return {min(waited_for): BATCH_RISK} if waited_for else {}
+
     def _controller(self, index: int) -> ControllerProcess:
         scenario = self._world.scenario
         settings = ControllerSettings(
@@ -187,6 +195,7 @@ class DemoControl:
             lease_ttl_ms=scenario.control.lease_ttl_ms,
             audit_file=str(self._stage.directory / f"decisions-{index}.sqlite"),
             history_file=str(self._stage.history_file) if index == 0 else "",
+            risk_below_priority=self._risks(),
             simulated=True,
             label=f"simulated: scenario {scenario.name}, seed {scenario.seed}; history before "
             "the start is simulated too",
@@ -211,6 +220,8 @@ class DemoControl:
             namespace=SYSTEM_NAMESPACE,
             deadline_seconds=PLAN_DEADLINE_SECONDS,
             patience_seconds=PATIENCE_SECONDS,
+            cap_levels=True,
+            risk_below_priority=self._risks(),
             batch_max_seconds=min(60.0, self._world.scenario.control.plan_seconds),
             batch_idle_seconds=min(60.0, self._world.scenario.control.plan_seconds / 2),
         )
