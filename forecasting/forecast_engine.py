@@ -175,7 +175,8 @@ class Engine:
         history = question.history
         if not question.beside.asides:
             return steps, np.zeros(len(steps), dtype=np.bool_)
-        believed = replace(history, values=np.where(observed.known, history.values, np.nan))
+        values = history.values if question.events is None else question.events.freed
+        believed = replace(history, values=np.where(observed.known, values, np.nan))
         return self._load.told(believed, question.beside.asides, question.ceilings, steps)
 
     def _published(

@@ -30,12 +30,14 @@ class LoadSource:
         workload: Of the pods that serve it.
         per_board: What one board serves at its default limit, in the series' unit.
         line: What it makes their boards draw; None as long as nobody found any.
+        events: What is planned for it, as far as a target of the same namespace says so.
     """
 
     series: SeriesId
     workload: str
     per_board: float
     line: LoadLine | None = None
+    events: tuple[PlannedEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ overlap it: who announces a launch for the rack and its row announces one launch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,10 @@ from forecasting.events.planned_event import PlannedEvent
 from forecasting.series_source import Floats, SeriesId
 
 Events = tuple[PlannedEvent, ...]
+Spans = Mapping[str, Sequence[tuple[float, float]]]
+"""From when to when events of a name are, merged where they touch: one of many bins is one."""
+Stated = tuple[Spans, ...]
+"""Of the wholes above."""
 
 _HERE = SeriesId("")
 """Events are their node's, whatever patterns of series they name."""
@@ -31,10 +35,12 @@ class FamilyEvents:
     Attributes:
         children: Of each node, its parts.
         events: Of each node, its own with a known effect.
+        spans: When these are.
     """
 
     children: Sequence[Sequence[int]]
     events: Sequence[Events]
+    spans: Sequence[Spans]
 
     @classmethod
     def of(cls, parents: Sequence[int], events: Sequence[Events]) -> FamilyEvents:
@@ -43,7 +49,7 @@ class FamilyEvents:
         for node, parent in enumerate(parents):
             if parent >= 0:
                 children[parent].append(node)
-        return cls(children, events)
+        return cls(children, events, [_spans(own) for own in events])
 
     def below(self, node: int, base: Floats, window: EventGrid) -> Floats | None:
         """A node's paths with what is planned for its parts, its own events left out.
@@ -56,7 +62,7 @@ class FamilyEvents:
         Returns:
             (n_paths, horizon); None where nothing is planned below it in the window.
         """
-        parts = {c: self._moved(c, base, window, self.events[node]) for c in self.children[node]}
+        parts = {c: self._moved(c, base, window, (self.spans[node],)) for c in self.children[node]}
         if all(moved is None for moved in parts.values()):
             return None
         return _sum_of(parts, base)
@@ -81,19 +87,19 @@ class FamilyEvents:
         """
         made = alone.copy()
         for node, parts in enumerate(self.children):
-            told = (self._brought(part, values, grid, self.events[node]) for part in parts)
+            told = (self._brought(part, values, grid, (self.spans[node],)) for part in parts)
             brought = [one for one in told if one is not None]
             if brought:
                 made[node] = np.maximum(made[node] - np.sum(brought, axis=0), 0.0)
         return made
 
-    def _own(self, node: int, stated: Events) -> Events:
+    def _own(self, node: int, stated: Stated) -> Events:
         """A node's events but those that a whole above it states itself."""
-        return tuple(one for one in self.events[node] if not _is_stated(one, stated))
+        return tuple(one for one in self.events[node] if not _is_within(one, stated))
 
-    def _moved(self, node: int, base: Floats, window: EventGrid, stated: Events) -> Floats | None:
+    def _moved(self, node: int, base: Floats, window: EventGrid, stated: Stated) -> Floats | None:
         """A node's paths with its own and its parts' events; None where there are none."""
-        own, above = self._own(node, stated), stated + self.events[node]
+        own, above = self._own(node, stated), (*stated, self.spans[node])
         own = tuple(event for event in own if window.shares(event).any())
         parts = {c: self._moved(c, base, window, above) for c in self.children[node]}
         if not own and all(moved is None for moved in parts.values()):
@@ -117,9 +123,9 @@ class FamilyEvents:
         for part in parts:
             self._share(part, base, window, made)
 
-    def _brought(self, node: int, values: Floats, grid: EventGrid, stated: Events) -> Floats | None:
+    def _brought(self, node: int, values: Floats, grid: EventGrid, stated: Stated) -> Floats | None:
         """What events added to a node's history, (n_bins,); 0 where nobody knows."""
-        own, above = self._own(node, stated), stated + self.events[node]
+        own, above = self._own(node, stated), (*stated, self.spans[node])
         own = tuple(event for event in own if grid.shares(event).any())
         below = [self._brought(part, values, grid, above) for part in self.children[node]]
         known = [one for one in below if one is not None]
@@ -136,10 +142,25 @@ def _sum_of(parts: dict[int, Floats | None], base: Floats) -> Floats:
     return np.asarray(np.sum(moved, axis=0))
 
 
-def _is_stated(event: PlannedEvent, stated: Events) -> bool:
+def is_stated(event: PlannedEvent, events: Iterable[PlannedEvent]) -> bool:
+    """Whether one of these events is the same: of its name, at some of its time."""
+    return _is_within(event, (_spans(events),))
+
+
+def _is_within(event: PlannedEvent, stated: Stated) -> bool:
     return any(
-        one.name == event.name
-        and one.start_seconds < event.end_seconds
-        and event.start_seconds < one.end_seconds
-        for one in stated
+        start < event.end_seconds and event.start_seconds < end
+        for spans in stated
+        for start, end in spans.get(event.name, ())
     )
+
+
+def _spans(events: Iterable[PlannedEvent]) -> Spans:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for event in sorted(events, key=lambda one: one.start_seconds):
+        spans = found.setdefault(event.name, [])
+        start, end = event.start_seconds, event.end_seconds
+        if spans and start <= spans[-1][1]:
+            start, end = spans[-1][0], max(end, spans.pop()[1])
+        spans.append((start, end))
+    return found

@@ -19,7 +19,7 @@ import numpy as np
 from forecasting.series_source import Floats
 
 LEAST_EXPLAINED: Final = 0.70
-"""Below it power is forecast directly (research/forecasting: of the draw's variance)."""
+"""Of the draw's variance; below it power is forecast directly (assumed)."""
 
 EXPLAINED_AGAIN: Final = 0.80
 """From it on load is trusted again; the distance keeps noise from switching. Assumed."""

@@ -19,6 +19,7 @@ from forecasting.round.round_group import RoundGroup
 from forecasting.round.round_reading import read_histories
 from forecasting.round.round_state import ForecasterState, Group
 from forecasting.round.target_forecast import TargetForecast
+from forecasting.round.target_tree import with_planned_loads
 from forecasting.series_source import SeriesId, SeriesSource, source_flags
 from forecasting.targets import Target
 
@@ -38,7 +39,7 @@ def step(
         WattpackError: if not one series could be read; the state before stays valid.
     """
     groups: dict[Group, list[Target]] = {}
-    for target in targets:
+    for target in with_planned_loads(targets):
         groups.setdefault(target.group, []).append(target)
     patience = Patience()
     read = [read_histories(source, now_seconds, members, patience) for members in groups.values()]

@@ -18,6 +18,7 @@ from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import LIMIT
 from forecasting.forecast_engine import Engine
 from forecasting.round.each_alone import INCALCULABLE, culprits
+from forecasting.round.group_events import with_planned_events
 from forecasting.round.group_rehearsal import rehearse_new
 from forecasting.round.round_group import RoundGroup
 from forecasting.round.round_state import ForecasterState
@@ -57,7 +58,8 @@ def _answered(
     """Rehearse who is new, or have it done, then ask the group's engine."""
     members, history, key = group.members, group.history, group.members[0].group
     engine = state.engines.get(key) or Engine(group.shape, state.tiers.live(group.shape.horizon))
-    series, planned = [m.series for m in members], [m.events for m in members]
+    group, planned = with_planned_events(group)
+    series = [m.series for m in members]
     events = RoundEvents.of(history, series, planned, group.beside.parents)
     freed = replace(history, values=events.freed)
     state = rehearse_new(state, engine, replace(group, history=freed))

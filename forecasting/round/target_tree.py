@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from forecasting.events.planned_event import PlannedEvent
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
+
+
+def with_planned_loads(targets: Sequence[Target]) -> list[Target]:
+    """The targets, domains with what is planned for the services that are their load.
+
+    Within a namespace, as pools are: nobody's launch moves another namespace's domain.
+    """
+    planned: dict[tuple[str, SeriesId], tuple[PlannedEvent, ...]] = {}
+    for target in targets:
+        if target.events and target.kind != "domain":
+            key = (target.namespace, target.series)
+            own = tuple(event for event in target.events if event.concerns(target.series))
+            planned[key] = planned.get(key, ()) + own
+    if not planned:
+        return list(targets)
+    return [
+        replace(
+            target,
+            load=tuple(
+                replace(one, events=planned.get((target.namespace, one.series), ()))
+                for one in target.load
+            ),
+        )
+        for target in targets
+    ]
 
 
 def parents_of(members: Sequence[Target]) -> dict[SeriesId, SeriesId]:
