@@ -4,7 +4,8 @@ Rows are rated for 40 servers. A count is carried by a seed when no brake is pul
 no invariant is violated and requests of the three hottest days' peak hours keep their limits
 (``_row_slos``), against the uncapped row of the same requests: ``every`` counts whole requests,
 first tokens and the time between tokens, ``whole`` what POLCA counts. Three common seeds bisect;
-then all seeds run at the count found and at the next one, with the share that carries it. The
+then all seeds (ten, of variants three) run at the count found and at the next one, with the share
+that carries it. The
 static row is never held back: its highest reading of 2 s must not exceed the rating. Counts next
 to one another differ by 2.5 % of the rating. Seeds are none that anything was fitted or tuned on.
 
@@ -121,7 +122,7 @@ def _arguments(options: Options) -> argparse.Namespace:
     parser.add_argument("--step-seconds", type=float, default=0.25, help="of the plant")
     parser.add_argument("--least", type=int, help="servers taken to be carried; 40")
     parser.add_argument("--most", type=int, help="servers taken not to be; 80")
-    parser.add_argument("--seeds", type=int, help="at the counts found; 10, or 3 of a sweep")
+    parser.add_argument("--seeds", type=int, help="at the counts found; 10, or 3 of a variant")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
     given = parser.parse_args(options.arguments)
@@ -145,7 +146,8 @@ def _searches(given: argparse.Namespace, variants: list[str], options: Options) 
     made = []
     for variant in variants:
         swept = variant in VARIANTS and variant.startswith(("share", "hotter", "azure"))
-        count = given.seeds or (1 if options.quick else BISECT_SEEDS if swept else SEEDS)
+        wanted = SEEDS if variant == FIRST_ROW or variant not in VARIANTS else BISECT_SEEDS
+        count = given.seeds or (1 if options.quick else wanted)
         seeds = tuple(range(first, first + count))
         arms = ARMS if variant == FIRST_ROW else [arm for arm in ARMS if arm not in OPTIONS]
         for arm in given.arms or (SWEPT if swept or options.quick else arms):
