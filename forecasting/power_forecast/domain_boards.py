@@ -16,16 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from capacity.catalogue.pod_works import PodWorks
+from capacity.catalogue.pod_works import KnownWork, PodWorks
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
+from capacity.work_mix import WorkMix, mix_of_classes
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.work_watts import Boards, LoadLine, busy_watts, startable_watts
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GPU_MODEL_LABELS
+from wattpack.object_names import GPU_MODEL_LABELS, KERNEL_CLASS_ANNOTATION
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
@@ -244,8 +245,16 @@ def _boards(
         taken = min(left, boards)
         left -= taken
         work = works.of_pod(pod)
-        mix = work.mix(profile.model) if work is not None and work.is_sure else None
+        mix = _mix(work, profile, pod)
         name = "" if work is None else work.name
         uid = str(pod["metadata"].get("uid") or pod["metadata"]["name"])
         working.append(_Held(uid, name, Boards(profile, mix, taken), bound_at_seconds(pod)))
     return Boards(profile, None, left), working
+
+
+def _mix(work: KnownWork | None, profile: GpuProfile, pod: JsonObject) -> WorkMix | None:
+    """What a pod does: its annotation speaks first, as in plans; None where nobody is sure."""
+    annotated = (pod["metadata"].get("annotations") or {}).get(KERNEL_CLASS_ANNOTATION)
+    if annotated:
+        return mix_of_classes({str(annotated): 1.0})
+    return work.mix(profile.model) if work is not None and work.is_sure else None

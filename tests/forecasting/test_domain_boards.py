@@ -62,6 +62,18 @@ def test_known_work_draws_what_the_capacity_model_says() -> None:
     assert 0.2 * unknown < known < unknown
 
 
+def test_an_annotated_kernel_class_speaks_before_any_profile_as_it_does_in_plans() -> None:
+    def busy(kernel_class: str, workload: str = "") -> float:
+        made = pod("x", "a", 8, workload=workload)
+        made["metadata"]["annotations"] = {"wattpack.io/kernel-class": kernel_class}
+        return boards([made]).busy_watts["row"]
+
+    unknown = boards([pod("x", "a", 8)]).busy_watts["row"]
+    assert busy("decode") < busy("prefill") < unknown
+    assert busy("prefill", workload="decoder-decode") == busy("prefill")
+    assert busy("no-such-class") == unknown
+
+
 def test_a_node_never_holds_more_than_its_boards() -> None:
     found = boards([pod("x", "a", 6), pod("y", "a", 6)])
     full = boards([pod("x", "a", 8)])
