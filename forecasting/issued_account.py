@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from wattpack.errors import InputError
-from wattpack.times import parse_rfc3339
+from wattpack.times import LAST_TIME_SECONDS, parse_rfc3339
 from wattpack.units import require_number
 
 LONGEST_NAME: Final = 128
 MOST_ENTRIES: Final = 16
-_LAST_TIME_SECONDS: Final = 253_370_764_800
 _ANY_COUNT: Final = 2**53
 
 T = TypeVar("T")
@@ -136,4 +135,4 @@ def _time(given: Mapping[Any, Any], name: str) -> float | None:
         seconds = parse_rfc3339(text if isinstance(text, str) else "").timestamp()
     except (ValueError, OverflowError):
         return None
-    return seconds if 0 <= seconds <= _LAST_TIME_SECONDS else None
+    return seconds if 0 <= seconds <= LAST_TIME_SECONDS else None

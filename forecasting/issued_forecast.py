@@ -21,14 +21,11 @@ from wattpack.api.demand_forecast import (
 )
 from wattpack.api.forecast_subject import WATT_UNITS
 from wattpack.errors import InputError
-from wattpack.times import parse_rfc3339
+from wattpack.times import LAST_TIME_SECONDS, parse_rfc3339
 from wattpack.units import require_number
 
 DEFAULT_VALIDITY_SECONDS: Final = 1800.0
 """Validity of a status that states none: one bin of ten minutes and two missed rounds."""
-
-LAST_TIME_SECONDS: Final = 253_370_764_800
-"""The year 9999 begins: what is computed from a time must still be a time."""
 
 MAX_LEVELS: Final = 21
 

@@ -18,10 +18,9 @@ from capacity.catalogue.pod_works import KnownWork, ObjectName, PodWorks
 from forecasting.power_forecast.domain_boards import DomainBoards, DrawChange
 from forecasting.targets import Target
 from wattpack.kube.port import JsonObject
+from wattpack.pod_binding import is_finished
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +74,7 @@ class RunningWork:
         for pod in pods:
             node = str((pod.get("spec") or {}).get("nodeName") or "")
             work = works.of_pod(pod)
-            finished = (pod.get("status") or {}).get("phase") in _FINISHED
-            if work is None or finished or node not in labels:
+            if work is None or is_finished(pod) or node not in labels:
                 continue
             if node not in paths:
                 paths[node] = grid.path(grid.feeding(node, labels[node]).domain)

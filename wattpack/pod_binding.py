@@ -1,4 +1,4 @@
-"""When a pod got its node, and for how long its draw is still on the way up."""
+"""When a pod got its node, for how long its draw is still on the way up, and when it let go."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from wattpack.times import parse_rfc3339
 
 #: By then a new pod draws what it will draw, and the meter shows it (assumed: image and weights).
 RAMP_SECONDS: Final = 120.0
+
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """The pod holds nothing any more."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
 def bound_at_seconds(pod: Mapping[str, Any]) -> float:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 from wattpack.units import NS_PER_SECOND
+
+LAST_TIME_SECONDS: Final = 253_370_764_800
+"""The year 9999 begins: what is computed from a time must still be a time."""
 
 
 def rfc3339(wall_time_ns: int) -> str:

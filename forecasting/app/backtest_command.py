@@ -29,9 +29,9 @@ from forecasting.app.model_choice import add_models_flag
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
 from forecasting.backtest.window import Window
-from forecasting.issued_forecast import LAST_TIME_SECONDS
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
+from wattpack.times import LAST_TIME_SECONDS
 from wattpack.units import require_number
 
 

@@ -43,14 +43,13 @@ from forecasting.app.history_choice import (
 from forecasting.app.model_choice import add_models_flag
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
-from forecasting.issued_forecast import LAST_TIME_SECONDS
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.targets import Target, TokenSource
 from forecasting.terminal_fan import terminal_fan
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.flags import output_file
-from wattpack.times import parse_rfc3339
+from wattpack.times import LAST_TIME_SECONDS, parse_rfc3339
 from wattpack.units import require_number
 
 DEFAULT_LEVELS: Final = (0.5, 0.9, 0.99)

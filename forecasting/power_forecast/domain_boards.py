@@ -27,7 +27,7 @@ from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GPU_MODEL_LABELS, KERNEL_CLASS_ANNOTATION
-from wattpack.pod_binding import bound_at_seconds
+from wattpack.pod_binding import bound_at_seconds, is_finished
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
 from wattpack.quantities import pod_requests
@@ -37,8 +37,6 @@ MOST_BOARDS: Final = 1024
 
 LONGEST_BIN_SECONDS: Final = 3600.0
 """No step is longer: what went so long ago is in no newest bin any more."""
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ def _held(pods: Iterable[JsonObject]) -> dict[str, list[tuple[JsonObject, int]]]
     found: dict[str, list[tuple[JsonObject, int]]] = defaultdict(list)
     for pod in pods:
         node = str((pod.get("spec") or {}).get("nodeName") or "")
-        if not node or (pod.get("status") or {}).get("phase") in _FINISHED:
+        if not node or is_finished(pod):
             continue
         try:
             boards = gpu_demand(pod_requests(pod)).most_boards

@@ -51,7 +51,6 @@ HIGH_BOUND: Final = 2.0
 """Times the record that levels up to 0.9, and those above, may reach; compressed errors of a calm
 hour are large factors in a busy one."""
 
-
 RETRY_SECONDS: Final = 3600
 """Time of data after which a fit that failed is tried again."""
 

@@ -21,12 +21,12 @@ from wattpack.object_names import (
     OWN_REQUEST_PREFIX,
     PROVISIONING_CLASS_ANNOTATION,
 )
+from wattpack.pod_binding import is_finished as is_finished
 from wattpack.pod_owner import owner_of
 from wattpack.quantities import pod_requests
 from wattpack.times import parse_rfc3339
 
 _MIRROR = "kubernetes.io/config.mirror"
-_FINISHED = ("Succeeded", "Failed")
 #: A weight that outvotes all of kube-scheduler's own preferences together.
 _PREFERRED_WEIGHT = 100
 #: A speed of a GPU type beyond this is no measurement.
@@ -48,11 +48,6 @@ def namespace(body: Mapping[str, Any]) -> str:
 def key(pod: Mapping[str, Any]) -> str:
     """``namespace/name``."""
     return f"{namespace(pod)}/{pod['metadata']['name']}"
-
-
-def is_finished(pod: Mapping[str, Any]) -> bool:
-    """The pod holds nothing any more."""
-    return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
