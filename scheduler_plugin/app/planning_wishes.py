@@ -35,7 +35,7 @@ class PlanningWishes:
         """The same cluster as plans by these settings see it at a Unix time."""
         since = waiting_since(built.pending)
         waits = [wall_seconds - began for began in since.values()]
-        self._metrics.longest_wait(max(0.0, *waits) if waits else 0.0)
+        self._metrics.longest_wait(max([0.0, *waits]), self._settings.patience_seconds)
         made = with_policy_values(built.snapshot, self._policy)
         made = with_objective(made, self._settings.objective_choice)
         return replace(built, snapshot=self._holds.applied(made, since, wall_seconds))

@@ -69,6 +69,11 @@ class RoomMetrics:
             "Since the creation of the managed pod that waits longest for a place; 0 if none does.",
             registry=registry,
         )
+        self._patience = Gauge(
+            "wattpack_placement_patience_seconds",
+            "What work with GPUs waits before room is held for it; 0 where none ever is.",
+            registry=registry,
+        )
         self._held_gpus = Gauge(
             "wattpack_placement_held_gpus",
             "Free GPUs that are kept for work which waited longer than its patience, as the newest "
@@ -93,9 +98,10 @@ class RoomMetrics:
             self._longest_wait.set(0.0)
             self._none_held()
 
-    def longest_wait(self, seconds: float) -> None:
-        """Of all that wait for a place now."""
+    def longest_wait(self, seconds: float, patience_seconds: float) -> None:
+        """Of all that wait for a place now, and after what time room is held for it."""
         self._longest_wait.set(seconds)
+        self._patience.set(patience_seconds)
 
     def released(self, pods: Iterable[JsonObject], wall_seconds: float) -> None:
         """They got their nodes at this Unix time."""

@@ -124,3 +124,40 @@ def test_pods_on_closed_nodes_take_nothing_of_what_is_free_elsewhere() -> None:
     nodes = (Node(name="open", **size), Node(name="closed", schedulable=False, **size))
     there = Pod(uid="p", gpu_milli=8000, state=PodState.BOUND, node="closed")
     assert free_gpus(Snapshot(nodes=nodes, pods=(there,))) == {"H": 8.0}
+
+
+def test_a_gang_that_waits_has_room_held_from_its_creation_on(cluster: Cluster) -> None:
+    cluster.add_nodes("b")
+    figures = ("longest_wait_seconds", "patience_seconds", "held_gpus")
+
+    def told() -> list[float]:
+        metrics = cluster.loop.metrics
+        return [series(metrics, f"wattpack_placement_{name}")[()] for name in figures]
+
+    for name in ("r0", "r1"):
+        cluster.add(pod_object(name, 6))
+    cluster.loop.step()
+    cluster.bind()
+    for member in ("g-0", "g-1"):
+        cluster.add(gang_pod(member, 2))
+    cluster.clock.advance_seconds(590)
+    cluster.loop.step()
+    assert told() == [590.0, 600.0, 0.0]
+    cluster.clock.advance_seconds(11)
+    for name in ("s0", "s1"):
+        cluster.add(pod_object(name, 2))
+    cluster.loop.step()
+    assert waiting(cluster) == {"GangDoesNotFit": 2.0, "HeldFor": 2.0}
+    assert told() == [601.0, 600.0, 4.0]
+    # The next leader knows it too.
+    cluster.loop = cluster.new_loop()
+    cluster.loop.step()
+    assert waiting(cluster)["HeldFor"] == 2.0
+    for name in ("r0", "r1"):
+        cluster.api.delete(PODS, name, SPACE, grace_period_seconds=0)
+    cluster.clock.advance_seconds(1)
+    assert len(cluster.loop.step().released) == 2
+    assert told() == [602.0, 600.0, 0.0]
+    cluster.clock.advance_seconds(1)
+    cluster.loop.step()
+    assert told() == [2.0, 600.0, 0.0]
