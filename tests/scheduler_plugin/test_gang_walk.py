@@ -30,7 +30,10 @@ class Walk:
         self.dice = random.Random(seed)
         # Nobody's time is over: every partial gang that is seen is one that must not be.
         self.cluster = Cluster(
-            deadline_seconds=0.0, kueue_admission_checks=True, gang_timeout_seconds=80_000.0
+            deadline_seconds=0.0,
+            kueue_admission_checks=True,
+            gang_timeout_seconds=80_000.0,
+            patience_seconds=30.0,
         )
         self.cluster.api = WithStatus(self.cluster.clock)
         self.cluster.add_nodes(*NODES, gpus=GPUS_PER_NODE)

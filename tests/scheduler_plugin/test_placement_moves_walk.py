@@ -82,7 +82,7 @@ class Walk:
             per_hour=PER_HOUR,
             per_owner_per_hour=PER_OWNER,
             after_seconds=10.0,
-            settings={"deadline_seconds": 0.02},
+            settings={"deadline_seconds": 0.02, "patience_seconds": 30.0},
         )
         self.cluster.add_nodes(*NODES, gpus=GPUS)
         self.api = Unreliable(self.cluster, self.dice)

@@ -58,7 +58,7 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.cluster = Cluster(deadline_seconds=0.0)
+        self.cluster = Cluster(deadline_seconds=0.0, patience_seconds=30.0)
         self.cluster.add_nodes(*NODES, gpus=GPUS_PER_NODE)
         self.serial = 0
         self.outcome = ""
