@@ -177,10 +177,7 @@ class TwinRun:
             PlannerSurroundings(
                 self.clock, InProcessPlanner(deadline_seconds=0.0, seed=scenario.seed)
             ),
-            # Recorded runs are those of plans that hold no room for whoever waits long.
-            PlacementSettings(
-                mode=Mode.MANAGE, seed=scenario.seed, deadline_seconds=0.0, patience_seconds=0.0
-            ),
+            PlacementSettings(mode=Mode.MANAGE, seed=scenario.seed, deadline_seconds=0.0),
         )
         self.history = HistoryStore(":memory:")
         fill(self.history, self.world, self.clock.wall_time_ns())
