@@ -445,6 +445,22 @@ def test_the_shipped_alerts_are_the_plain_rules_file() -> None:
         ({"prometheus": {"url": "prometheus:9090"}}, "url"),
         ({"metrics": {"serviceMonitor": {"interval": "15"}}}, "interval"),
         ({"watchdog": {"settings": {}}}, "settings"),
+        ({"forecaster": {"settings": {"interval_secs": 60}}}, "interval_secs"),
+        ({"forecaster": {"settings": {"interval_seconds": "abc"}}}, "interval_seconds"),
+        ({"forecaster": {"settings": {"prometheus_url": "http://x"}}}, "prometheus_url"),
+        ({"placement": {"policy": "cost"}}, "placement.gpuPrices: expected"),
+        (
+            {"placement": {"objective": ["disruption", "cost"]}},
+            "placement.gpuPrices: expected",
+        ),
+        (
+            {"placement": {"objective": ["disruption", "carbon"]}},
+            "placement.carbonGramsPerKwh: expected",
+        ),
+        (
+            {"placement": {"riskBelowPriority": {"1000": 0.05, "0": 0.01, "-5": 0.3}}},
+            "placement.riskBelowPriority.0: expected at least 0.05",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], named: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from controller.app.controller_settings import ControllerSettings
+from forecasting.app.forecaster_command import ForecasterSettings
 from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair
@@ -115,6 +116,31 @@ def test_settings_of_the_controller_are_refused_before_its_process_would_refuse_
         for name, field in fields.items()
     }
     assert schema["additionalProperties"] is False
+
+
+def test_settings_of_the_forecaster_are_refused_before_its_process_would_refuse_them() -> None:
+    """All but those that the chart gives on the command line, where they would win silently."""
+    by_the_chart = {"history_file", "prometheus_url", "state_file", "metrics_port", "shard"}
+    by_the_chart |= {"kubeconfig"}
+    told = ("description", "type", "minimum", "maximum", "exclusiveMinimum")
+    told += ("enum", "items", "maxItems")
+    fields = ForecasterSettings.model_json_schema()["properties"]
+    schema = SCHEMA["properties"]["forecaster"]["properties"]["settings"]
+    assert schema["patternProperties"] == {
+        f"^{name}$": {each: field[each] for each in told if each in field}
+        for name, field in fields.items()
+        if name not in by_the_chart
+    }
+    assert schema["additionalProperties"] is False
+
+
+def test_settings_of_every_process_are_checked() -> None:
+    checked = {
+        process: below["properties"]["settings"].get("additionalProperties")
+        for process, below in SCHEMA["properties"].items()
+        if "settings" in below.get("properties", {})
+    }
+    assert checked == {"controller": False, "scheduler": False, "forecaster": False}
 
 
 def test_settings_of_links_are_refused_before_the_scheduler_would_refuse_them() -> None:

@@ -232,3 +232,22 @@ readinessProbe:
 {{- define "wattpack.provisions" -}}
 {{- and (eq .Values.placement.mode "Manage") .Values.placement.provisioning.enabled -}}
 {{- end }}
+{{/* Fails for figures of placement that do not fit each other: the scheduler would refuse them at its start. */}}
+{{- define "wattpack.placementFits" -}}
+{{- $placement := .Values.placement -}}
+{{- $priced := "expected a price for at least one GPU model (for example {H200-SXM: 3.8}) with" -}}
+{{- if not $placement.gpuPrices -}}
+{{- if eq (toString $placement.policy) "cost" -}}{{- fail (printf "placement.gpuPrices: %s placement.policy cost, got nothing" $priced) -}}{{- end -}}
+{{- if has "cost" $placement.objective -}}{{- fail (printf "placement.gpuPrices: %s cost in placement.objective, got nothing" $priced) -}}{{- end -}}
+{{- end -}}
+{{- if and (has "carbon" $placement.objective) (not $placement.carbonGramsPerKwh) -}}
+{{- fail "placement.carbonGramsPerKwh: expected grams of at least one power domain (for example {site-north: 45}) with carbon in placement.objective, got nothing" -}}
+{{- end -}}
+{{- range $low, $risk := $placement.riskBelowPriority -}}
+{{- range $high, $least := $placement.riskBelowPriority -}}
+{{- if and (lt (atoi $low) (atoi $high)) (lt (float64 $risk) (float64 $least)) -}}
+{{- fail (printf "placement.riskBelowPriority.%s: expected at least %v, the risk below priority %s (risk must not rise with priority), got %v" $low $least $high $risk) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
