@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from scheduler_plugin.app.plan_text import pod_names, waiting_blocks
 from scheduler_plugin.documents.change_text import remedy_lines, told_by_uid
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.documents.snapshot_domain import domain_words
 from scheduler_plugin.gang_start import GangStart
 from scheduler_plugin.what_if import Comparison, DomainWatts, Relocation
 
@@ -104,4 +105,4 @@ def _differs(domain: DomainWatts) -> bool:
 def _watts(domain: DomainWatts) -> str:
     before = f"{domain.counted_before:,} of {domain.limit_before:,} W"
     after = f"{domain.counted_after:,} of {domain.limit_after:,} W"
-    return f"{domain.name}: {before} before, {after} after"
+    return f"{domain_words(domain.name)}: {before} before, {after} after"

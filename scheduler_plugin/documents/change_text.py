@@ -32,6 +32,7 @@ from scheduler_plugin.documents.plan_changes import (
     is_of_request,
 )
 from scheduler_plugin.documents.plan_document import Pending
+from scheduler_plugin.documents.snapshot_domain import domain_words
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
 __all__ = ["BYTES_PER_GIB", "quota_amount", "remedy_lines", "remedy_text", "told_by_uid"]
@@ -139,12 +140,12 @@ def _nodes(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
 
 def _power(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     found = [
-        f"the limit of {c.domain} were {c.watts:,} W higher"
+        f"the limit of {domain_words(c.domain)} were {c.watts:,} W higher"
         for c in changes
         if isinstance(c, RaiseLimit)
     ]
     return found + [
-        f"guaranteed caps below {c.domain} were {c.watts:,} W lower"
+        f"guaranteed caps below {domain_words(c.domain)} were {c.watts:,} W lower"
         for c in changes
         if isinstance(c, LowerGuarantees)
     ]

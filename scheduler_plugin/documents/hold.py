@@ -16,16 +16,18 @@ __all__ = ["Hold"]
 class Hold(Value):
     """What pods of this priority and below leave alone, the held work itself excepted.
 
-    Names that the snapshot does not have hold nothing.
+    Names that the snapshot does not have hold nothing: neither a hold for work of which it has no
+    pod, nor nodes and domains that are not there. Times are told and not judged, since a snapshot
+    has no clock: who writes one leaves out what is over.
 
     Attributes:
-        work: Id of a gang, or uid of a pod without one.
+        work: Id of a gang, or uid of a pod without one; without a pod of it nothing is held.
         priority: Of the work; who is more important is not concerned.
         nodes: That take none of the others, whole, whatever these ask for.
         watts: By power domain, AC: what the work will add there. The others may take what the
             domain has left beyond that.
-        since_unix_seconds: When this turn began.
-        until_unix_seconds: When it ends at the latest.
+        since_unix_seconds: When this turn began; for messages.
+        until_unix_seconds: When it ends at the latest; for messages, holds beyond it count too.
     """
 
     work: Id

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["HOST_RESOURCES", "MAX_HOST_AMOUNT", "NOT_LIMITED", "HostResource", "amount_text"]
+__all__ = [
+    "HOST_RESOURCES",
+    "MAX_HOST_AMOUNT",
+    "NOT_LIMITED",
+    "HostResource",
+    "amount_text",
+    "gpus_text",
+]
 
 
 class HostResource(NamedTuple):
@@ -50,6 +57,11 @@ MAX_HOST_AMOUNT: Final = 2**27
 
 NOT_LIMITED: Final = 2**45
 """More than 100,000 pods can ask for together."""
+
+
+def gpus_text(gpus: float) -> str:
+    """So many GPUs, for people: ``1 GPU``, ``2.5 GPUs``."""
+    return f"{gpus:g} GPU{'s' * (gpus != 1)}"
 
 
 def amount_text(name: str, amount: int) -> str:

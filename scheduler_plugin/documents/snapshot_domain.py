@@ -13,10 +13,19 @@ from pydantic import Field
 from scheduler_plugin.documents.snapshot_amounts import WattsInt
 from scheduler_plugin.documents.value import Id, Label, Value
 
-__all__ = ["AT_RISK", "PowerDomain"]
+__all__ = ["AT_RISK", "PowerDomain", "domain_words"]
 
 AT_RISK: Final = "@"
 """Between the name of a domain, which cannot have it, and the risk that a row counts it at."""
+
+
+def domain_words(name: str) -> str:
+    """A row of the tree in words: ``row@0.5`` is no object, but the row at the risk of 50 %."""
+    domain, _, risk = name.rpartition(AT_RISK)
+    try:
+        return f"{domain} (at the risk of {100 * float(risk):g} %)" if domain else name
+    except ValueError:
+        return name
 
 
 class PowerDomain(Value):

@@ -8,11 +8,13 @@ from typing import Final
 import numpy as np
 
 from scheduler_plugin.documents.hold import Hold
+from scheduler_plugin.documents.host_resources import gpus_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.documents.snapshot_domain import domain_words
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.greedy_fill import fill
-from scheduler_plugin.packing.held_rooms import concerns
+from scheduler_plugin.packing.held_rooms import concerns, counted_holds
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, Problem
 from wattpack.times import rfc3339
@@ -37,10 +39,11 @@ def with_held(
         pending: An entry for everybody whom it leaves out, with other causes.
         late: Whether the time is over.
     """
-    holds = problem.snapshot.holds
+    holds = counted_holds(problem.snapshot)
     found = {entry.uid: entry for entry in pending}
     if not holds:
         return tuple(found.values())
+    names = _work_names(problem.snapshot)
     packing = Packing(problem, assignment)
     for job in problem.jobs:
         uids = [u for c in job.classes for u in problem.classes[c].uids if u in found]
@@ -51,7 +54,7 @@ def with_held(
             text = f"; {_kept(own)} for it {_until(own)}{_lacks(packing, own, job)}"
             found |= {u: _and(found[u], text) for u in uids}
         elif (hold := _in_the_way(packing, job)) is not None:
-            text = f"{_kept(hold)} for {hold.work} {_until(hold)}"
+            text = f"{_kept(hold)} for {names.get(hold.work, hold.work)} {_until(hold)}"
             told = {"reason": PendingReason.HELD_FOR, "message": text, "domains": ()}
             found |= {u: found[u].model_copy(update=told) for u in uids}
     return tuple(found.values())
@@ -60,7 +63,8 @@ def with_held(
 def _in_the_way(packing: Packing, job: Job) -> Hold | None:
     """The hold without which a job, or one pod of it, would have a place; None for none."""
     problem = packing.problem
-    holds = [h for h in problem.snapshot.holds if concerns(h, problem.classes[job.classes[0]])]
+    first = problem.classes[job.classes[0]]
+    holds = [h for h in counted_holds(problem.snapshot) if concerns(h, first)]
     if not holds:
         return None
     mark = packing.mark()
@@ -89,8 +93,17 @@ def _and(entry: Pending, text: str) -> Pending:
 def _kept(hold: Hold) -> str:
     names = ", ".join(hold.nodes[:TOLD_NODES])
     more = f" and {len(hold.nodes) - TOLD_NODES} more" if len(hold.nodes) > TOLD_NODES else ""
-    watts = [f"{watts:,} W of {name}" for name, watts in hold.watts.items()]
-    return f"{' and '.join([names + more, *watts])} are held"
+    kept = [names + more] if names else []
+    kept += [f"{watts:,} W of {domain_words(name)}" for name, watts in hold.watts.items()]
+    is_one = len(hold.nodes) == 1 and not hold.watts
+    return f"{' and '.join(kept)} {'is' if is_one else 'are'} held"
+
+
+def _work_names(snapshot: Snapshot) -> dict[str, str]:
+    """What pods that have a hold are called, by uid; a gang's id is its name."""
+    works = {hold.work for hold in snapshot.holds}
+    pods = (pod for pod in snapshot.pods if pod.uid in works and pod.name and not pod.gang)
+    return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in pods}
 
 
 def _until(hold: Hold) -> str:
@@ -106,9 +119,9 @@ def _lacks(packing: Packing, hold: Hold, job: Job) -> str:
     free = int(packing.states.gpu_milli(np.array(nodes)).sum()) if nodes else 0
     domains = enumerate(problem.snapshot.domains)
     left = {domain.name: int(packing.headroom[d]) for d, domain in domains}
-    lacks = [f"{(asked - free) / MILLI_PER_GPU:g} GPUs"] if asked > free else []
+    lacks = [gpus_text((asked - free) / MILLI_PER_GPU)] if asked > free else []
     lacks += [
-        f"{watts - left[name]:,} W of {name}"
+        f"{watts - left[name]:,} W of {domain_words(name)}"
         for name, watts in hold.watts.items()
         if name in left and watts > left[name]
     ]

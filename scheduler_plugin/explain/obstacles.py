@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler_plugin.documents.host_resources import gpus_text
 from scheduler_plugin.documents.plan_document import PendingReason
 from scheduler_plugin.explain.trial import Trial
 from scheduler_plugin.packing.problem import BoolArray, IntArray
@@ -73,7 +74,7 @@ def _size(trial: Trial, c: int) -> str:
     request = trial.problem.requests[c]
     most: IntArray = trial.problem.total.max(axis=0)
     if request[GPUS] > most[GPUS]:
-        return f" (it asks for {request[GPUS]} GPUs, the largest has {most[GPUS]})"
+        return f" (it asks for {gpus_text(int(request[GPUS]))}, the largest has {most[GPUS]})"
     if request[MILLI_CPU] > most[MILLI_CPU]:
         asked, largest = (each[MILLI_CPU] / 1000 for each in (request, most))
         return f" (it asks for {asked:g} CPUs, the largest has {largest:g})"

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_plugin.documents.change_text import BYTES_PER_GIB, quota_amount
-from scheduler_plugin.documents.host_resources import amount_text
+from scheduler_plugin.documents.host_resources import amount_text, gpus_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
+from scheduler_plugin.documents.snapshot_domain import domain_words
 from scheduler_plugin.explain.link_causes import short_uplinks
 from scheduler_plugin.explain.static_needs import NodeRules
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
@@ -283,7 +284,7 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
     binding = sorted(dict.fromkeys(above), key=lambda domain: int(packing.headroom[domain]))
     names = tuple(problem.snapshot.domains[domain].name for domain in binding)
     parts = [
-        f"{name} needs {watts:,} W, {int(packing.headroom[domain]):,} W left"
+        f"{domain_words(name)} needs {watts:,} W, {int(packing.headroom[domain]):,} W left"
         for name, domain in zip(names, binding, strict=True)
     ]
     return Cause(PendingReason.POWER_DOMAIN_FULL, "; ".join(parts), names)
@@ -312,6 +313,8 @@ def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
         return f"{value / 1000:g} CPUs"
     if resource == MEMORY:
         return f"{value / BYTES_PER_GIB:.1f} GiB of memory"
+    if resource == GPUS:
+        return gpus_text(value)
     if resource in _WORDS:
         return f"{value} {_WORDS[resource]}"
     return amount_text(problem.columns[resource], value)

@@ -22,6 +22,8 @@ def hold_complaints(snapshot: Snapshot, plan: Plan) -> list[str]:
     arrivals = about.arrivals(plan)
     found: list[str] = []
     for hold in snapshot.holds:
+        if not about.has(hold.work):
+            continue
         others = [arrival for arrival in arrivals if about.is_bound(hold, arrival[0])]
         found += [
             f"pod {uid} on node {node}: the node is held for {hold.work}"
@@ -47,12 +49,19 @@ class _Cluster:
         self._pods = {pod.uid: pod for pod in snapshot.pods}
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._domains = {domain.name: domain for domain in snapshot.domains}
+        self._gangs = {pod.gang for pod in snapshot.pods}
         # A gang starts as a whole, so its most important waiting member speaks for all.
         self._of_gang: dict[str, int] = {}
         for pod in snapshot.pods:
             if pod.gang and pod.state.waits:
                 most = self._of_gang.get(pod.gang, pod.priority)
                 self._of_gang[pod.gang] = max(pod.priority, most)
+
+    def has(self, work: str) -> bool:
+        """Whether a gang has a member here, or a pod without a gang is here."""
+        pod = self._pods.get(work)
+        alone = pod is not None and not pod.gang
+        return alone or work in self._gangs
 
     def arrivals(self, plan: Plan) -> list[tuple[str, str, int]]:
         """Uid, node and watts of whoever comes to a node, running pods that move too."""

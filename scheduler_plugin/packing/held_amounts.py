@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.packing.domain_rooms import domain_rooms
+from scheduler_plugin.packing.held_rooms import counted_holds
 from scheduler_plugin.room.resource_columns import gpu_value_milli
 
 __all__ = ["held_room"]
@@ -23,7 +24,7 @@ def held_room(snapshot: Snapshot, plan: Plan) -> tuple[float, dict[str, int]]:
     at |= {step.uid: step.node for step in plan.steps if step.arrives}
     at |= {placed.uid: placed.node for placed in plan.placements}
     placed = {placement.gang or placement.uid for placement in plan.placements}
-    holds = [hold for hold in snapshot.holds if hold.work not in placed]
+    holds = [hold for hold in counted_holds(snapshot) if hold.work not in placed]
     nodes = {name for hold in holds for name in hold.nodes}
     free = sum(node.gpu_milli for node in snapshot.nodes if node.name in nodes)
     free -= sum(gpu_value_milli(pods[uid]) for uid, node in at.items() if node in nodes)

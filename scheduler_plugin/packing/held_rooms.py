@@ -14,14 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.hold import Hold
+from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.pod_classes import PodClass
 from scheduler_plugin.packing.power_rows import UNLIMITED_WATTS, PowerRows
 from scheduler_plugin.packing.problem import Problem
 
-__all__ = ["concerns", "with_holds"]
+__all__ = ["concerns", "counted_holds", "with_holds"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+
+
+def counted_holds(snapshot: Snapshot) -> tuple[Hold, ...]:
+    """Holds for work of which the snapshot has a pod; others hold nothing."""
+    if not snapshot.holds:
+        return ()
+    works = {pod.gang or pod.uid for pod in snapshot.pods}
+    return tuple(hold for hold in snapshot.holds if hold.work in works)
 
 
 def concerns(hold: Hold, pod_class: PodClass) -> bool:
@@ -33,7 +42,7 @@ def concerns(hold: Hold, pod_class: PodClass) -> bool:
 
 def with_holds(problem: Problem) -> Problem:
     """The problem as those see it who leave held room alone; the same one where none is held."""
-    holds = problem.snapshot.holds
+    holds = counted_holds(problem.snapshot)
     if not holds or not problem.classes:
         return problem
     concerned = np.array([[concerns(hold, k) for k in problem.classes] for hold in holds])
@@ -59,7 +68,7 @@ def _with_rows(problem: Problem, holds: Sequence[Hold], concerned: BoolArray) ->
 
     Args:
         problem: Without holds.
-        holds: Of the snapshot.
+        holds: Of the snapshot, those that count.
         concerned: By whom each hold is kept, shape (h, c).
     """
     number = {domain.name: i for i, domain in enumerate(problem.snapshot.domains)}

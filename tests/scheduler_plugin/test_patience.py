@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
-from scheduler_plugin.documents.snapshot import Hold, Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.documents.snapshot import Gang, Hold, Pod, PodState, Snapshot, parse_snapshot
 from scheduler_plugin.hold_book import HoldBook
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.overdue_rooms import OverdueRooms, WaitingWork
@@ -142,7 +142,8 @@ def test_of_identical_pods_one_has_the_hold() -> None:
 def test_the_checker_refuses_whoever_takes_what_is_held(watts: int) -> None:
     """Said of nodes and of watts apart, for equals and not for others."""
     hold = Hold(work="g", nodes=() if watts else ("a",), watts={"row": watts} if watts else {})
-    of = snapshot(domain("row", 12_000), node("a", domain="row"), pod("s"), pod("vip", priority=1))
+    row, held = domain("row", 12_000), node("a", domain="row")
+    of = snapshot(row, held, bound("g", "a"), pod("s"), pod("vip", priority=1))
     of = of.model_copy(update={"holds": (hold,)})
 
     def judged(uid: str) -> tuple[str, ...]:
@@ -164,7 +165,8 @@ def test_held_watts_are_of_those_whom_the_domain_counts() -> None:
     """A row at a stricter risk counts important pods alone: others take nothing of it."""
     strict = domain("row", 12_000, parent="row@0.1").model_copy(update={"least_priority": 5})
     wide = domain("row@0.1", 20_000).model_copy(update={"at_risk_of": "row"})
-    of = snapshot(strict, wide, node("a", domain="row"), pod("s"), pod("t", priority=5))
+    pods = bound("g", "a"), pod("s"), pod("t", priority=5)
+    of = snapshot(strict, wide, node("a", domain="row"), *pods)
     hold = Hold(work="g", priority=5, watts={"row": 11_900})
     made = plan(of.model_copy(update={"holds": (hold,)}))
     assert not made.refusals
@@ -184,8 +186,57 @@ def test_a_hold_is_read_back_and_a_wrong_one_names_its_field() -> None:
 
 def test_names_that_are_not_there_hold_nothing() -> None:
     of = snapshot(node("a"), pod("s"))
-    held = of.model_copy(update={"holds": (Hold(work="g", nodes=("x",), watts={"row": 5}),)})
+    held = of.model_copy(update={"holds": (Hold(work="s", nodes=("x",), watts={"row": 5}),)})
     assert placed(plan(held)) == {"s": "a"}
+
+
+def test_a_hold_for_work_that_is_not_there_holds_nothing() -> None:
+    """Neither a gang that is declared without members, nor a member's own uid, is work here."""
+    row, held = domain("row", 12_000), node("a", domain="row")
+    member = bound("m-0", "a", gang="m")
+    of = snapshot(row, held, Gang(id="empty", size=1), Gang(id="m", size=1), member, pod("s"))
+    for work, kept in {"gone": False, "empty": False, "m-0": False, "m": True}.items():
+        hold = Hold(work=work, nodes=("a",), watts={"row": 12_000})
+        of = of.model_copy(update={"holds": (hold,)})
+        made = plan(of)
+        assert not made.refusals
+        assert placed(made) == ({} if kept else {"s": "a"})
+        taken = Plan(
+            snapshot_digest=of.digest(),
+            method="greedy",
+            placements=(Placement(uid="s", node="a", watts=700),),
+        )
+        assert len(complaints(of, taken)) == (2 if kept else 0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "watts", "words"),
+    [
+        ("a", {}, "a is held for prod/big since"),
+        ("ab", {}, "a, b are held for prod/big since"),
+        ("", {"row@0.5": 12_000}, "12,000 W of row (at the risk of 50 %) are held for prod/big"),
+        ("a", {"row": 700}, "a and 700 W of row are held for prod/big since"),
+    ],
+)
+def test_who_waits_is_told_for_whom_in_plain_words(
+    nodes: str, watts: dict[str, int], words: str
+) -> None:
+    strict = domain("row", 12_000, parent="row@0.5")
+    wide = domain("row@0.5", 12_000).model_copy(update={"at_risk_of": "row"})
+    big = pod("d129d067", 9, namespace="prod", name="big")
+    at = {"domain": "row"}
+    of = snapshot(strict, wide, node("a", **at), node("b", **at), bound("r", "b", 8), big, pod("s"))
+    hold = Hold(work="d129d067", nodes=tuple(nodes), watts=watts)
+    told = plan(of.model_copy(update={"holds": (hold,)})).pending
+    assert next(one for one in told if one.uid == "s").message.startswith(words)
+
+
+def test_one_gpu_is_one() -> None:
+    of = snapshot(node("a", 8), bound("r", "a", 7), pod("p", 2))
+    of = of.model_copy(update={"holds": (Hold(work="p", nodes=("a",)),)})
+    (told,) = plan(of).pending
+    assert "at most 1 GPU free; a is held for it" in told.message
+    assert told.message.endswith("lacks 1 GPU")
 
 
 # Small clusters over time, against a plain simulation.

@@ -15,6 +15,7 @@ from scheduler_plugin.promises.gang_places import GANG_IS_FULL, MINIMUM_FIRST
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "placement-waiting.md").read_text("utf-8")
 EXAMPLE = DOCS / "examples/snapshot.json"
+HOLD = DOCS / "examples/snapshot-hold.json"
 
 
 def section(title: str) -> str:
@@ -25,6 +26,7 @@ def test_the_documented_example_says_what_the_page_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert plan_command.main(["--snapshot", str(EXAMPLE)]) == 0
+    assert plan_command.main(["--snapshot", str(HOLD)]) == 0
     assert what_if_command.main([str(EXAMPLE), "--start-of", "team/batch"]) == 0
     printed = {line.strip() for line in capsys.readouterr().out.splitlines()}
     shown = [line.strip() for line in section("Try it without a cluster").splitlines()

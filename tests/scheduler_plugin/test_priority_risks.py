@@ -184,7 +184,7 @@ def test_low_priorities_use_what_p95_leaves_and_high_ones_what_p99_leaves() -> N
     waits = {name.split("/")[1][:-1]: told for name, told in result.pending.items()}
     assert {reason for reason, _ in waits.values()} == {"PowerDomainFull"}
     assert "row needs 320 W" in waits["high"][1]
-    assert waits["low"][1].startswith("row@0.05 needs 320 W")
+    assert waits["low"][1].startswith("row (at the risk of 5 %) needs 320 W")
     (written,) = plans(cluster)
     assert {tuple(p["powerDomains"]) for p in written["spec"]["pending"]} == {("row",)}
     assert [d["name"] for d in written["status"]["headroom"]["domains"]] == ["row"]
