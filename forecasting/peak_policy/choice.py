@@ -7,16 +7,18 @@ four windows a day.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from forecasting.peak_policy.evidence import MOST_DAYS, USUAL_LEVEL
+from forecasting.peak_policy.evidence import MOST_DAYS, SAME_HOURS_DAYS, USUAL_LEVEL
 from forecasting.peak_policy.peak_policies import (
     RECENT_DAYS,
     TYPICAL_DAYS,
     PeakPolicy,
     RecordPolicy,
+    SameHoursPolicy,
     TypicalDayPolicy,
 )
 from forecasting.series_source import Floats
@@ -26,7 +28,8 @@ FEWEST_MISSES: Final = 3.0
 """A risk is compared where at least so many windows (assumed) may miss: few of them say little."""
 
 MARGIN: Final = 0.97
-"""The record is kept unless the other reserves 3 % less (assumed): changes cost calibration."""
+"""A wider policy is kept unless the next one reserves 3 % less (assumed): changes cost calibration.
+From wide to tight: record, typical day, same hours."""
 
 FIRST_DAY: Final = 2
 """Days before the first window that is replayed: a record needs something to be one of."""
@@ -54,12 +57,16 @@ def choose_policy(values: Floats, horizon: int, day_steps: int) -> PeakPolicy:
     cut = sampled[:, sampled.shape[1] - n_windows * horizon :]
     peaks = cut.reshape(len(cut), n_windows, horizon).max(axis=2)
     usual = np.quantile(cut, USUAL_LEVEL, axis=1)
-    record, typical = _replayed(peaks, usual, per_day)
     came = peaks[:, FIRST_DAY * per_day :]
     scale = _day_changes(cut, day_steps)
     share = max(RISK, FEWEST_MISSES / came.size)
-    wide, tight = (equal_risk_reserve(r, came, scale, share) for r in (record, typical))
-    return TypicalDayPolicy() if tight < MARGIN * wide else RecordPolicy()
+    chosen, least = None, np.inf
+    keeps_hours = per_day * horizon == day_steps
+    for policy, tops in _replayed(peaks, usual, per_day, keeps_hours=keeps_hours):
+        reserve = equal_risk_reserve(tops, came, scale, share)
+        if chosen is None or reserve < MARGIN * least:
+            chosen, least = policy, reserve
+    return chosen or RecordPolicy()
 
 
 def equal_risk_reserve(reserves: Floats, peaks: Floats, scale: Floats, share: float) -> float:
@@ -84,10 +91,19 @@ def equal_risk_reserve(reserves: Floats, peaks: Floats, scale: Floats, share: fl
     return float(np.exp(np.mean(np.log(needed.sum(axis=1) / peaks.sum(axis=1)))))
 
 
-def _replayed(peaks: Floats, usual: Floats, per_day: int) -> tuple[Floats, Floats]:
-    """Tops of both policies before each window, without paths, (n_series, n_windows)."""
-    told = RecordPolicy()
-    records, typical = [], []
+def _replayed(
+    peaks: Floats, usual: Floats, per_day: int, *, keeps_hours: bool
+) -> Iterator[tuple[PeakPolicy, Floats]]:
+    """Each policy's tops before each window, without paths, (n_series, n_windows); wide ones first.
+
+    Args:
+        peaks: Of each window, (n_series, n_windows).
+        usual: Of each series.
+        per_day: Windows in a day.
+        keeps_hours: Whether they fill it: else those of other days have other hours.
+    """
+    told, of_hours = RecordPolicy(), SameHoursPolicy()
+    records, typical, hours = [], [], []
     for now in range(FIRST_DAY * per_day, peaks.shape[1]):
         past = peaks[:, max(0, now - MOST_DAYS * per_day) : now]
         recent, record, *highest = (
@@ -96,7 +112,11 @@ def _replayed(peaks: Floats, usual: Floats, per_day: int) -> tuple[Floats, Float
         )
         records.append(record + told.room(record, recent, usual))
         typical.append(np.mean([past[:, -1], *highest], axis=0))
-    return np.stack(records, axis=1), np.stack(typical, axis=1)
+        hours.append(of_hours.top(past[:, ::-1][:, per_day - 1 :: per_day][:, :SAME_HOURS_DAYS]))
+    yield told, np.stack(records, axis=1)
+    yield TypicalDayPolicy(), np.stack(typical, axis=1)
+    if keeps_hours:
+        yield of_hours, np.stack(hours, axis=1)
 
 
 def _day_changes(values: Floats, day_steps: int) -> Floats:

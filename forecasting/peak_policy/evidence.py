@@ -14,6 +14,9 @@ from wattpack.errors import InputError
 
 MOST_DAYS: Final = 10
 USUAL_DAYS: Final = 7
+SAME_HOURS_DAYS: Final = 7
+"""A week: weekends have hours of their own."""
+
 USUAL_LEVEL: Final = 0.95
 
 
@@ -26,12 +29,15 @@ class PeakEvidence:
         daily_maxima: Highest bin of each of the last days, newest first, counted back from now,
             shape (n_series, n_days); what is left of the first day counts as one.
         recent_maximum: Highest bin of as long as the window lasts, shape (n_series,).
+        same_hours: Highest bin in the hours of the window, of each of the last days that has them
+            all, newest first; the highest of all where none has, shape (n_series, n_days).
         usual: 95th percentile of the bins of the last seven days, shape (n_series,).
     """
 
     path_peaks: Floats
     daily_maxima: Floats
     recent_maximum: Floats
+    same_hours: Floats
     usual: Floats
 
     @classmethod
@@ -58,6 +64,7 @@ class PeakEvidence:
             path_peaks=paths.max(axis=2),
             daily_maxima=maxima,
             recent_maximum=values[:, -paths.shape[2] :].max(axis=1),
+            same_hours=_same_hours(values, paths.shape[2], day_steps),
             usual=_quantile(values[:, -USUAL_DAYS * day_steps :], USUAL_LEVEL),
         )
 
@@ -70,6 +77,7 @@ class PeakEvidence:
             np.concatenate([part.path_peaks for part in parts]),
             np.concatenate([part.daily_maxima for part in parts]),
             np.concatenate([part.recent_maximum for part in parts]),
+            np.concatenate([part.same_hours for part in parts]),
             np.concatenate([part.usual for part in parts]),
         )
 
@@ -79,6 +87,7 @@ class PeakEvidence:
             self.path_peaks[kept],
             self.daily_maxima[kept],
             self.recent_maximum[kept],
+            self.same_hours[kept],
             self.usual[kept],
         )
 
@@ -90,6 +99,14 @@ class PeakEvidence:
     def path_quantiles(self, levels: Sequence[float]) -> Floats:
         """Quantiles of the paths' peaks, shape (n_series, n_levels)."""
         return ranked_quantiles(np.sort(self.path_peaks, axis=1), levels)
+
+
+def _same_hours(values: Floats, horizon: int, day_steps: int) -> Floats:
+    """Highest bin of the window's hours on each of the last days, shape (n_series, n_days)."""
+    n_bins = values.shape[1]
+    starts = [n_bins - day * day_steps for day in range(1, SAME_HOURS_DAYS + 1)]
+    days = [values[:, start : start + horizon].max(axis=1) for start in starts if start >= 0]
+    return np.stack(days or [values.max(axis=1)], axis=1)
 
 
 def _quantile(values: Floats, level: float) -> Floats:

@@ -9,8 +9,11 @@ quantile grows with -log10(1 - level), as an exponential tail does.
   all alike needs no such room, and one of days ago less. Never less than the seven-day maximum.
 - ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99 and of the highest bins of
   the last few hours and of one, three, seven and ten days, whose errors are little alike.
+- ``SameHoursPolicy`` for load that keeps its hours: the highest of the same hours of seven days and
+  most of how far it stands above their middle once more. The others never go below the last day.
 
-Both shapes were chosen by the reserve at equal risk on bins 0-1439 (``docs/forecast-peaks.md``).
+The first two shapes were chosen by the reserve at equal risk on bins 0-1439
+(``docs/forecast-peaks.md``).
 """
 
 from __future__ import annotations
@@ -98,6 +101,34 @@ class TypicalDayPolicy:
         highest = [evidence.highest_of(days) for days in TYPICAL_DAYS]
         top = np.mean([of_paths[:, 1], evidence.recent_maximum, *highest], axis=0)
         return with_top(evidence, levels, top, of_paths[:, 1] - of_paths[:, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class SameHoursPolicy:
+    """The record of the window's hours, and a share of how far it stands out among them.
+
+    Attributes:
+        share: Of the record's height above the middle of these hours' maxima; the record's own.
+    """
+
+    share: float = 0.8
+
+    def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
+        """As ``PeakPolicy``."""
+        of_paths = evidence.path_quantiles((PATH_LEVEL, TOP_LEVEL))
+        # A series that has just grown has paths above what its hours were.
+        top = np.maximum(self.top(evidence.same_hours), of_paths[:, 0])
+        return with_top(evidence, levels, top, of_paths[:, 1] - of_paths[:, 0])
+
+    def top(self, same_hours: Floats) -> Floats:
+        """What is promised.
+
+        Args:
+            same_hours: Maxima by day, shape (n_series, n_days).
+        """
+        record = same_hours.max(axis=1)
+        result: Floats = record + self.share * (record - np.median(same_hours, axis=1))
+        return result
 
 
 def with_top(

@@ -11,14 +11,19 @@ from benchmarks.forecast_scores import equal_risk_shift, reserve_ratio, shifted
 from benchmarks.forecast_sets import DAY, HORIZON, clients, totals, tuning
 from forecasting.peak_policy.choice import choose_policy, equal_risk_reserve
 from forecasting.peak_policy.evidence import PeakEvidence
-from forecasting.peak_policy.peak_policies import PeakPolicy, RecordPolicy, TypicalDayPolicy
+from forecasting.peak_policy.peak_policies import (
+    PeakPolicy,
+    RecordPolicy,
+    SameHoursPolicy,
+    TypicalDayPolicy,
+)
 from wattpack.errors import InputError
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99, 0.999)
 TOP = LEVELS.index(0.99)
 DAY_STEPS = 8
 seeds = st.integers(0, 2**32 - 1)
-policies = st.sampled_from((RecordPolicy(), TypicalDayPolicy()))
+policies = st.sampled_from((RecordPolicy(), TypicalDayPolicy(), SameHoursPolicy()))
 
 
 def history(seed: int, n_bins: int, n_series: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -40,6 +45,12 @@ def test_evidence_is_of_the_last_days(seed: int, n_bins: int) -> None:
         assert evidence.daily_maxima[i].tolist() == [max(day) for day in days]
         assert evidence.highest_of(7)[i] == max(row[-7 * DAY_STEPS :])
         assert evidence.recent_maximum[i] == max(row[-4:])
+        same = [
+            max(row[n_bins - day * DAY_STEPS :][:4])
+            for day in range(1, 8)
+            if n_bins >= day * DAY_STEPS
+        ]
+        assert evidence.same_hours[i].tolist() == (same or [max(row)])
         week = row[-7 * DAY_STEPS :]
         kept = np.sum(week <= evidence.usual[i]) / len(week)
         assert kept >= 0.95 - 1e-9
@@ -117,6 +128,48 @@ def test_pools_get_the_policy_that_reserves_less_for_them() -> None:
     assert isinstance(choose_policy(sums[:, : 2 * DAY], HORIZON, DAY), RecordPolicy)
     assert isinstance(choose_policy(np.zeros((2, 1440)), HORIZON, DAY), RecordPolicy)
     assert isinstance(choose_policy(np.zeros((0, 1440)), HORIZON, DAY), RecordPolicy)
+
+
+def diurnal(days: int, growth: float = 1.0) -> np.ndarray:
+    """Three services that keep their hours; the last day grown."""
+    t = np.arange(days * DAY)
+    noise = np.random.default_rng(0).normal(0.0, 6.0, (3, len(t)))
+    values = 160.0 - 110.0 * np.cos(2 * np.pi * t / DAY) + noise
+    values[:, -DAY:] *= growth
+    return np.maximum(values, 0.0)
+
+
+def test_load_that_keeps_its_hours_is_promised_what_they_bring() -> None:
+    """At midnight and at noon, of days whose peak is at noon."""
+    values = diurnal(14)
+    policy = choose_policy(values, HORIZON, DAY)
+    assert isinstance(policy, SameHoursPolicy)
+    for begin in (13 * DAY, 13 * DAY + DAY // 2):
+        past, came = values[:, :begin], values[:, begin : begin + HORIZON].max(axis=1)
+        paths = np.repeat(past[:, None, begin - DAY : begin - DAY + HORIZON], 40, axis=1)
+        told = policy.quantiles(PeakEvidence.of(past, paths, DAY), (0.99,))[:, 0]
+        assert np.all((came < 1.05 * told) & (told < 1.25 * came))
+        wide = TypicalDayPolicy().quantiles(PeakEvidence.of(past, paths, DAY), (0.99,))[:, 0]
+        assert np.all(told < (0.85 if begin % DAY == 0 else 1.25) * wide)
+
+
+def test_hours_that_have_grown_are_promised_at_least_what_paths_believe() -> None:
+    values = diurnal(10, growth=2.0)
+    path = 4.0 * values[:, None, -2 * DAY : -2 * DAY + HORIZON]
+    paths = path * np.linspace(0.8, 1.2, 40)[:, None]
+    evidence = PeakEvidence.of(values, paths, DAY)
+    told = SameHoursPolicy().quantiles(evidence, (0.9, 0.99))
+    assert np.all(evidence.same_hours.max(axis=1) < evidence.path_quantiles((0.5,))[:, 0])
+    assert np.all(told >= evidence.path_quantiles((0.9,)) - 1e-9)
+
+
+def test_windows_that_do_not_fill_a_day_have_no_same_hours() -> None:
+    """Days of a hundred bins, whose halves look alike two windows ago and not a day ago."""
+    t = np.arange(14 * DAY)
+    noise = np.random.default_rng(0).normal(0.0, 6.0, (3, len(t)))
+    values = np.maximum(160.0 - 110.0 * np.cos(2 * np.pi * t / 100) + noise, 0.0)
+    assert isinstance(choose_policy(values, 50, 100), SameHoursPolicy)
+    assert not isinstance(choose_policy(values, 50, DAY), SameHoursPolicy)
 
 
 def test_on_real_clients_the_record_policy_reserves_less_than_any_multi_day_maximum() -> None:
