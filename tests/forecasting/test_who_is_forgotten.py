@@ -132,10 +132,12 @@ def test_another_series_under_the_same_name_is_judged_by_its_own_promises() -> N
     """A target whose unit changes from kW to W breaks nobody's promise and moves no neighbour."""
     reader, asked = source(), [target(name) for name in NAMES]
     reader.values["a2"] = 1000 * reader.values["a"]
-    state, before = step(ForecasterState(), at(0), reader, asked)
-    asked[0] = target("a", series=SeriesId("a2"), generation=2)
+    state, _ = step(ForecasterState(), at(0), reader, asked)
+    calm, _ = step(ForecasterState(), at(0), reader, asked)
+    changed = [target("a", series=SeriesId("a2"), generation=2), *asked[1:]]
     for bins in (1, 2, 36, 72):
-        state, after = step(state, at(bins), reader, asked)
+        state, after = step(state, at(bins), reader, changed)
+        calm, before = step(calm, at(bins), reader, asked)
         assert after[0].record.live.violations[0] == 0
         assert after[0].record.rehearsed.windows == 24
     assert after[0].record.live.windows == 1
