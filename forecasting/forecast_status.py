@@ -164,10 +164,12 @@ def _verdict(
 
 def _without_history(target: Target, has_values: bool) -> str:
     found = "less than a day of values" if has_values else "no value in ten days"
+    # What is asked by a command is no object.
+    named = "spec.ceilingWatts" if target.namespace else "--ceiling"
     bound = (
-        "no spec.ceilingWatts: nothing can be said"
+        f"no {named}: nothing can be said"
         if target.ceiling is None
-        else f"spec.ceilingWatts of {target.ceiling:g} stands in"
+        else f"{named} of {target.ceiling:g} stands in"
     )
     return f"{found} of {target.series[:200]!r}, {bound}"
 

@@ -23,15 +23,16 @@ from forecasting.app.history_choice import (
     add_file_flags,
     chosen_series,
     end_seconds_of,
+    moment_seconds,
     open_file_history,
 )
 from forecasting.app.model_choice import add_models_flag
+from forecasting.app.unknown_series import unknown_series
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
 from forecasting.backtest.window import Window
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
-from wattpack.times import LAST_TIME_SECONDS
 from wattpack.units import require_number
 
 
@@ -47,8 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--horizon", type=float, default=6.0, help="hours of a window (6)")
     parser.add_argument("--ceiling", type=float, help="what no series can exceed")
     parser.add_argument(
-        "--until", type=float, help="Unix time that the history ends at (now; the end of a table)"
-    )
+        "--until", metavar="TIME",
+        help="end of the history: Unix seconds, or 2026-11-20 or 2026-11-20T18:00, in --time-zone "
+        "or UTC (now; the end of a table)",
+    )  # fmt: skip
     add_division_flags(parser)
     add_models_flag(parser, "all")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="keep what is done, or go on")
@@ -62,10 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = FileHistorySettings.load(
             flags={name: getattr(args, name) for name in FILE_FLAGS}
         )
+        until = None
+        if args.until is not None:
+            until = moment_seconds(args.until, "until", settings.time_zone)
         source = open_file_history(settings)
         try:
             series = chosen_series(source, args.series, args.all)
-            plan = _plan(args, series, end_seconds_of(source, SystemClock()))
+            # A run takes minutes: a name at fault is told before it.
+            for error in unknown_series(source, series).values():
+                raise error
+            end_seconds = end_seconds_of(source, SystemClock()) if until is None else until
+            plan = _plan(args, series, end_seconds)
             division = Division.of(len(series), args.shards, args.processes, args.scheduler)
             windows = _run(plan, Runs(settings, args.models, division, args.resume))
             verdict, why = write_report(args.out, plan, windows, source)
@@ -79,12 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _plan(args: argparse.Namespace, series: Sequence[str], end_seconds: float) -> BacktestPlan:
-    until = end_seconds
-    if args.until is not None:
-        until = require_number("until", args.until, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
-    return plan_of(series, until, Asked(args.days, args.every, args.horizon), args.ceiling)
+    return plan_of(series, end_seconds, Asked(args.days, args.every, args.horizon), args.ceiling)
 
 
 def _run(plan: BacktestPlan, runs: Runs) -> list[Window]:

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -38,9 +39,11 @@ from forecasting.app.history_choice import (
     add_file_flags,
     chosen_series,
     end_seconds_of,
+    moment_seconds,
     open_file_history,
 )
 from forecasting.app.model_choice import add_models_flag
+from forecasting.app.unknown_series import require_known_events, unknown_series
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
@@ -49,7 +52,7 @@ from forecasting.terminal_fan import terminal_fan
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.flags import output_file
-from wattpack.times import LAST_TIME_SECONDS, parse_rfc3339
+from wattpack.times import parse_rfc3339
 from wattpack.units import require_number
 
 DEFAULT_LEVELS: Final = (0.5, 0.9, 0.99)
@@ -79,8 +82,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="planned events in CSV: name,start,end[,timeZone,series,factor,added,atLeast,atMost]",
     )  # fmt: skip
     parser.add_argument(
-        "--at", type=float, help="Unix time to forecast from (now; the end of a table)"
-    )
+        "--at", metavar="TIME",
+        help="forecast from: Unix seconds, or 2026-11-20 or 2026-11-20T18:00, in --time-zone or "
+        "UTC (now; the end of a table)",
+    )  # fmt: skip
     parser.add_argument(
         "--lead-for", metavar="WORKLOAD",
         help="also what is needed until a new replica of this catalogue entry works",
@@ -109,26 +114,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print forecasts; 0 fine, 1 a history that cannot be read, 2 wrong usage."""
     args = build_parser().parse_args(argv)
     try:
-        if args.at is not None:
-            require_number("at", args.at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
         if args.lead_for:
             find_workload(shipped_catalogue(), args.lead_for)
         if args.replica_rate is not None:
             require_number("replica-rate", args.replica_rate, exclusive_minimum=0)
         flags = {name: getattr(args, name) for name in FILE_FLAGS}
         history = FileHistorySettings.load(flags=flags)
+        at = None if args.at is None else moment_seconds(args.at, "at", history.time_zone)
         source = open_file_history(history)
         try:
             series = chosen_series(source, args.series, args.all)
-            now = end_seconds_of(source, SystemClock()) if args.at is None else args.at
+            now = end_seconds_of(source, SystemClock()) if at is None else at
             division = Division.of(len(series), args.shards, args.processes, args.scheduler)
             job = ShardJob(history, args.models, tuple(targets_of(args, series)), now)
-            return _shown(args, source, answers_of(job, division, source), now)
+            unknown = _unknown(args, source, job)
+            for error in unknown.values():
+                print(f"wattpack forecast: {error}", file=sys.stderr)
+            if len(unknown) == len(series):
+                return 2
+            known = tuple(t for t in job.targets if t.series not in unknown)
+            answers = answers_of(replace(job, targets=known), division, source)
+            return max(_shown(args, source, answers, now), 2 if unknown else 0)
         finally:
             source.close()
     except WattpackError as error:
         print(f"wattpack forecast: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+
+
+def _unknown(
+    args: argparse.Namespace, source: SeriesSource, job: ShardJob
+) -> dict[SeriesId, InputError]:
+    """The series that the history does not have; each costs only itself.
+
+    Raises:
+        InputError: an event or a flag names one that it does not have.
+    """
+    require_known_events(source, job.targets[0].events)
+    for flag, name in (("tokens", args.tokens), ("token-p99", args.token_p99)):
+        for error in unknown_series(source, [] if name is None else [name], flag).values():
+            raise error
+    return unknown_series(source, [target.series for target in job.targets])
 
 
 def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Target]:

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from forecasting.app.unknown_series import names_of
 from forecasting.files import TableSource, read_table
+from forecasting.files.local_times import TimeReader, zone_of
 from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.range_source import PartialAnswers
 from forecasting.series_source import SeriesId, SeriesSource
@@ -18,7 +21,8 @@ from forecasting.sqlite import HistoryStore
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.settings import Settings
-from wattpack.units import NS_PER_SECOND
+from wattpack.times import LAST_TIME_SECONDS
+from wattpack.units import NS_PER_SECOND, require_number
 
 HISTORY_FLAGS: Final = ("history_file", "prometheus_url")
 FILE_FLAGS: Final = (*HISTORY_FLAGS, "data_file", "time_zone")
@@ -69,10 +73,14 @@ def open_file_history(settings: FileHistorySettings) -> ClosableSource:
     Raises:
         InputError: unless exactly one is named, or for a table that cannot be read.
     """
+    named = {"data_file": settings.data_file, "history_file": settings.history_file,
+             "prometheus_url": settings.prometheus_url}  # fmt: skip
+    given = [name for name, value in named.items() if value is not None]
+    if len(given) != 1:
+        flags = "--data-file, --history-file or --prometheus-url"
+        raise InputError("history", f"one of {flags}", ", ".join(given) or None)
     if settings.data_file is None:
         return open_history(settings)
-    if settings.history_file is not None or settings.prometheus_url is not None:
-        raise InputError("data_file", "one history and no other beside it", settings.data_file)
     return TableSource(read_table(settings.data_file, settings.time_zone))
 
 
@@ -81,6 +89,22 @@ def end_seconds_of(source: SeriesSource, clock: Clock) -> float:
     if isinstance(source, TableSource):
         return source.table.until_seconds
     return clock.wall_time_ns() / NS_PER_SECOND
+
+
+def moment_seconds(text: str, field: str, time_zone: str | None = None) -> float:
+    """Unix time of what a flag says: a number of seconds, or a date or time as RFC 3339 has it.
+
+    Args:
+        text: As it was given.
+        field: The flag.
+        time_zone: Of a time that states none; UTC without.
+
+    Raises:
+        InputError: naming the flag, for anything else and for times before 1970 or after 9998.
+    """
+    zone = zone_of(time_zone) if time_zone else ZoneInfo("UTC")
+    seconds = TimeReader(zone).seconds(text, field)
+    return require_number(field, seconds, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
 
 
 def open_history(settings: HistorySettings) -> ClosableSource:
@@ -111,9 +135,10 @@ def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) 
     if everything == bool(named):
         raise InputError("series", "names of series, or --all", list(named) or None)
     if everything:
-        if not isinstance(source, HistoryStore | TableSource):
+        names = names_of(source)
+        if names is None:
             raise InputError("all", "a file; a query API has no list of series: name them")
-        named = source.names()
+        named = names
         if not named:
             raise InputError("all", "a history with at least one series", 0)
     twice = [name for name, count in Counter(named).items() if count > 1]

@@ -260,6 +260,17 @@ def test_the_folder_has_figures_page_and_pictures(ask: Any, tmp_path: Path) -> N
     assert "<b>rack</b>\\|1" in (tmp_path / "out" / "report.md").read_text()
 
 
+def test_a_series_that_is_not_there_is_told_before_anything_runs(
+    ask: Any, history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = ask("row", "rwo")
+    assert (status, out) == (2, "")
+    assert "series: expected a series of the history (did you mean 'row'?), got 'rwo'" in err
+    assert not (tmp_path / "out").exists()
+    assert main(["row", "--history-file", str(history), "--until", "lately"]) == 2
+    assert "until: expected" in capsys.readouterr().err
+
+
 def test_what_is_kept_is_not_run_again_and_what_is_not_goes_on(ask: Any, tmp_path: Path) -> None:
     keep = ("--resume", str(tmp_path / "kept"))
     assert ask("--all", out="whole")[0] == 0

@@ -77,11 +77,73 @@ def test_what_a_start_up_needs_is_told_beside_it(asked: Any) -> None:
     assert asked("domain:row", "--lead-for", "decoder-decode", "--replica-rate", "0")[0] == 2
 
 
-def test_a_series_without_history_costs_only_itself(asked: Any) -> None:
-    status, out, _ = asked("nobody", "domain:row")
-    assert status == 0
-    assert "no value in ten days of 'nobody'" in out
+def test_a_series_that_is_not_there_costs_only_itself_and_is_named(asked: Any) -> None:
+    status, out, err = asked("domain:rwo", "domain:row")
+    assert status == 2
+    assert "series: expected a series of the history (did you mean 'domain:row'?)" in err
+    assert "got 'domain:rwo'" in err
     assert "ridge" in out
+    assert "rwo" not in out
+    status, out, err = asked("nobody", "no-one")
+    assert (status, out) == (2, "")
+    assert "got 'nobody'" in err
+    assert "got 'no-one'" in err
+    assert asked("domain:row", "--tokens", "tokens")[0] == 2
+
+
+def test_an_event_of_a_series_that_is_not_there_is_refused(asked: Any, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    for series, wanted in (
+        ("domain:rwo", 2),
+        ("domain:row", 0),
+        ("domain:r*", 0),
+        ("x*", 0),
+        ("", 0),
+    ):
+        event = f"launch,1970-01-13T01:00:00Z,1970-01-13T02:00:00Z,{series},1.5"
+        file.write_text(f"name,start,end,series,factor\n{event}\n", encoding="utf-8")
+        status, out, err = asked("domain:row", "--events", str(file))
+        assert status == wanted
+        if wanted:
+            assert "events.launch.series: expected" in err
+            assert "did you mean 'domain:row'?" in err
+            assert not out
+
+
+def test_a_series_with_too_little_history_is_told_of_the_flag_and_not_of_a_spec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "history.db"
+    with HistoryStore(file) as store:
+        store.append_bins("new", NOW - 6000, np.ones(10), np.ones(10))
+    told = ["new", "--history-file", str(file), "--at", str(NOW)]
+    assert main(told) == 0
+    assert "less than a day of values of 'new', no --ceiling: nothing" in capsys.readouterr().out
+    assert main([*told, "--ceiling", "9"]) == 0
+    assert "--ceiling of 9 stands in" in " ".join(capsys.readouterr().out.split())
+    assert main([*told, "--png", str(tmp_path / "never-drawn.png")]) == 2
+    assert "png: expected" in capsys.readouterr().err
+
+
+def test_without_a_history_every_flag_that_names_one_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--all"]) == 2
+    err = capsys.readouterr().err
+    assert "one of --data-file, --history-file or --prometheus-url, got None" in err
+
+
+def test_a_date_is_a_time_too(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def data_until(*flags: str) -> str:
+        assert main(["domain:row", "--history-file", str(history), "--json", *flags]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["forecasts"]
+        return str(found["status"]["dataUntil"])
+
+    plain = data_until("--at", "1970-01-12")
+    assert plain == "1970-01-12T00:00:00Z" == data_until("--at", str(11 * 86400))
+    assert data_until("--at", "1970-01-12T00:00:00+02:00") == "1970-01-11T22:00:00Z"
+    berlin = ("--time-zone", "Europe/Berlin")
+    assert data_until("--at", "1970-01-12", *berlin) == "1970-01-11T23:00:00Z"
 
 
 def test_a_table_is_forecast_from_its_end(
@@ -112,7 +174,6 @@ def test_a_table_is_forecast_from_its_end(
         (["x", "--levels", "0.5,0.5"], "levels"),
         (["x", "--levels", "0,0.5"], "levels"),
         (["x", "--levels", "much"], "levels"),
-        (["nobody", "--png", "never-drawn.png"], "png"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(
@@ -123,7 +184,7 @@ def test_what_makes_no_sense_is_refused_by_its_name(
     assert f"{field}: expected" in err
 
 
-@pytest.mark.parametrize("at", ["nan", "1e300", "-5"])
+@pytest.mark.parametrize("at", ["nan", "1e300", "-5", "tomorrow", "2026-13-01"])
 def test_a_time_that_means_nothing_is_refused(
     history: Path, capsys: pytest.CaptureFixture[str], at: str
 ) -> None:
