@@ -182,8 +182,8 @@ def _domain(
         forecast_method=_method(known) if known else "",
         forecast_state=outlook.state if outlook else "",
         forecast_reason=outlook.reason if outlook else "",
-        forecast_window=_window(known.source) if known and known.source else None,
-        forecast_lead=_lead(known.source) if known and known.source else None,
+        forecast_window=_window(known.source, known) if known and known.source else None,
+        forecast_lead=_lead(known.source, known) if known and known.source else None,
         forecast_account=_account(known.source) if known and known.source else None,
     )
 
@@ -192,25 +192,28 @@ def _method(outlook: Outlook) -> str:
     return ("fallback: " if outlook.is_fallback else "") + outlook.method
 
 
-def _window(issue: IssuedForecast) -> LiveForecast | None:
-    """The steps behind the answer; None where the forecast does not carry both paths."""
+def _window(issue: IssuedForecast, known: Outlook) -> LiveForecast | None:
+    """The steps behind the answer; None where the forecast does not carry both paths.
+
+    No step lies above the peak in use, which the domain's limit bounds.
+    """
     paths = {path.level: path.values for path in issue.paths}
     if 0.5 not in paths or 0.99 not in paths:
         return None
     return LiveForecast(
         start_seconds=issue.window_start_seconds,
         step_seconds=issue.step_seconds,
-        p50_watts=list(paths[0.5]),
-        p99_watts=list(paths[0.99]),
+        p50_watts=[min(watts, known.p99_watts) for watts in paths[0.5]],
+        p99_watts=[min(watts, known.p99_watts) for watts in paths[0.99]],
     )
 
 
-def _lead(issue: IssuedForecast) -> LiveLead | None:
-    if issue.lead is None:
+def _lead(issue: IssuedForecast, known: Outlook) -> LiveLead | None:
+    lead = issue.lead
+    if lead is None:
         return None
-    return LiveLead(
-        workload=issue.lead.workload, seconds=issue.lead.seconds, p99_watts=issue.lead.p99
-    )
+    p99 = None if lead.p99 is None else min(lead.p99, known.p99_watts)
+    return LiveLead(workload=lead.workload, seconds=lead.seconds, p99_watts=p99)
 
 
 def _account(issue: IssuedForecast) -> LiveAccount:

@@ -28,6 +28,7 @@ from forecasting.app.forecast_shards import (
 )
 from forecasting.app.forecast_tables import (
     lead_line,
+    peak_line,
     peaks_table,
     ready_message,
     steps_table,
@@ -245,6 +246,8 @@ def _print_tables(
             print(f"{name}: {ready_message(status)}")
         elif len(statuses) == 1:
             console.print(steps_table(status))
+            if why := peak_line(status):
+                print(why)
         if args.tokens is not None:
             print(f"{name}: {tokens_line(status)}")
         if args.lead_for and answer.has_figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
@@ -14,6 +14,10 @@ from forecasting.fan import readable
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.series_source import BIN_SECONDS
 from wattpack.times import parse_rfc3339
+
+_PEAK_LEVEL: Final = 0.99
+_FAR_ABOVE: Final = 1.1
+"""Times the highest step: a difference that a reader asks about. Assumed."""
 
 
 def peaks_table(
@@ -75,6 +79,17 @@ def steps_table(status: dict[str, Any]) -> Table:
         table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:.3g} h", *values)
     table.caption = ready_message(status)
     return table
+
+
+def peak_line(status: dict[str, Any]) -> str:
+    """Why the p99 of the peak is far above the steps'; empty where it is not."""
+    paths = [path["values"] for path in status["quantiles"] if path["level"] == _PEAK_LEVEL]
+    if not paths or status["p99"] <= _FAR_ABOVE * max(paths[0]):
+        return ""
+    return (
+        f"the p99 of the peak is above each step's: the highest of {len(paths[0])} steps is high "
+        "more often than any one, and records of past days count"
+    )
 
 
 def tokens_line(status: dict[str, Any]) -> str:

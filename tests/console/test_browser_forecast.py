@@ -29,3 +29,14 @@ def test_a_p99_that_the_draw_exceeds_is_marked_before_it_is_contradicted(
     expect(state).to_have_text("in use, exceeded now", timeout=25_000)
     bench.changes["draw"] = 0.9
     expect(state).to_have_text("in use", timeout=25_000)
+
+
+def test_a_record_of_rehearsed_windows_is_not_told_as_a_calibration(
+    bench: Bench, page: Page
+) -> None:
+    facts = page.locator("#forecast-facts")
+    page.goto(bench.url)
+    expect(facts).to_contain_text("16 live windows and 144 rehearsed, newest", timeout=25_000)
+    bench.changes["flags"] = ("uncalibrated",)
+    told = "nothing yet: too few of 16 live windows and 144 rehearsed were promised as this one is"
+    expect(facts).to_contain_text(told, timeout=25_000)

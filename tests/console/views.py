@@ -32,7 +32,7 @@ def window(rating: float) -> LiveForecast:
     )
 
 
-def account() -> LiveAccount:
+def account(flags: tuple[str, ...] = ("gaps",)) -> LiveAccount:
     """Of a forecast with forty windows behind it, made by three models."""
     now = WALL_NS / 1e9
     return LiveAccount(
@@ -53,7 +53,7 @@ def account() -> LiveAccount:
             live_windows=16, rehearsed_windows=144, offset_p99_watts=3100.0,
             updated_seconds=now - 3600,
         ),
-        flags=["gaps"],
+        flags=list(flags),
     )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ def make_view(
     capped: int = 40,
     draw: float = 0.93,
     state: str = "Forecast",
+    flags: tuple[str, ...] = ("gaps",),
 ) -> LiveView:
     rating = gpus * 850.0
     per_rack = -(-gpus // racks)
@@ -97,7 +98,7 @@ def make_view(
             forecast_window=window(rating if name == "row" else rating / racks)
             if state == "Forecast"
             else None,
-            forecast_account=account() if state == "Forecast" else None,
+            forecast_account=account(flags) if state == "Forecast" else None,
             forecast_lead=LiveLead(workload="chat", seconds=243.6, p99_watts=340_000.0)
             if name == "row"
             else None,

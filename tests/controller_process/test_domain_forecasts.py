@@ -91,6 +91,24 @@ def test_a_trusted_forecast_is_seen_by_the_tick_and_in_the_live_view(row: Row) -
     assert body["metadata"]["namespace"] == row.cluster.store.forecasts.authority
 
 
+def test_no_figure_of_the_live_view_is_above_what_bounds_the_peak(row: Row) -> None:
+    row.issue(30_000.0)
+    row.tick("node-1")
+    rating = row.live().rating_watts
+    paths = [
+        {"level": 0.5, "values": [100.0, 1.2 * rating]},
+        {"level": 0.99, "values": [200.0, 1.5 * rating]},
+    ]
+    lead = {"workload": "chat", "seconds": 244.0, "kinds": 2, "p99": 1.4 * rating}
+    row.issue(1.5 * rating, quantiles=paths, lead=lead)
+    row.tick("node-1")
+    live = row.live()
+    assert live.forecast_p99_watts == rating
+    assert live.forecast_window.p50_watts == [100.0, rating]
+    assert live.forecast_window.p99_watts == [200.0, rating]
+    assert live.forecast_lead.p99_watts == rating
+
+
 def test_a_forecast_of_another_namespace_neither_counts_nor_replaces_ours(row: Row) -> None:
     row.issue(30_000.0)
     theirs = row.issue(10.0, namespace="team")

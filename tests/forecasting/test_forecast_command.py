@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecasting.app.forecast_command import main, parse_levels
-from forecasting.app.forecast_tables import data_age, held, made_by
+from forecasting.app.forecast_tables import data_age, held, made_by, peak_line
 from forecasting.fan import Fan, fan_of, readable
 from forecasting.sqlite import HistoryStore
 from forecasting.terminal_fan import terminal_fan
@@ -268,6 +268,13 @@ def test_a_chart_too_small_to_read_is_refused() -> None:
 def test_figures_are_written_as_people_read_them() -> None:
     shown = {0.0: "0", 0.123456: "0.12346", 9999.0: "9999", 353754.0: "353,750", 2e9: "2e+09"}
     assert {value: readable(value) for value in shown} == shown
+
+
+def test_a_peak_far_above_the_steps_is_explained() -> None:
+    steps = [{"level": 0.5, "values": [90.0] * 36}, {"level": 0.99, "values": [100.0] * 36}]
+    assert peak_line({"p99": 109.0, "quantiles": steps}) == ""
+    assert peak_line({"p99": 300.0, "quantiles": steps[:1]}) == ""
+    assert "the highest of 36 steps" in peak_line({"p99": 111.0, "quantiles": steps})
 
 
 def test_levels_are_read_as_they_are_written() -> None:

@@ -158,7 +158,10 @@ function accountFacts(account: Account, now: number): Fact[] {
   if (calibration !== null) {
     const offset = calibration.offset_p99_watts === null ? "" : `; ${calibration.offset_p99_watts < 0 ? "takes" : "adds"} ${kilowatts(Math.abs(calibration.offset_p99_watts))} ${calibration.offset_p99_watts < 0 ? "off" : "to"} the p99`;
     const updated = calibration.updated_seconds === null ? "" : `, newest ${ago(calibration.updated_seconds)}`;
-    list.push(["Calibrated on", [`${count(calibration.live_windows, "live window")} and ${calibration.rehearsed_windows} rehearsed${updated}${offset}`]]);
+    const seen = `${count(calibration.live_windows, "live window")} and ${calibration.rehearsed_windows} rehearsed`;
+    // Where boards are known, rehearsed windows were of other promises: they make the record above and correct nothing.
+    const none = account.flags.includes("uncalibrated");
+    list.push(["Calibrated on", [none ? `nothing yet: too few of ${seen} were promised as this one is` : `${seen}${updated}${offset}`]]);
   }
   const fitted = account.fitted_until_seconds === null ? "" : `, models fitted on data until ${ago(account.fitted_until_seconds)}`;
   list.push(["Data until", [`${ago(account.data_until_seconds)}${fitted}`]]);
