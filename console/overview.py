@@ -160,6 +160,12 @@ def _state(
         return "STALE", "no controller leads: GPUs fall to their guaranteed caps"
     for band, state in (("BRAKE", "BRAKE"), ("CAPPING", "CAPPING")):
         domain = next((d for d in view.domains if d.band == band), None)
+        if domain is not None and band == "CAPPING" and domain.draw_watts < domain.cap_band_watts:
+            return state, (
+                f"{domain.name} reached its cap band of {kilowatts(domain.cap_band_watts)} and "
+                f"draws {kilowatts(domain.draw_watts)}{_release(domain)}"
+                f"{'' if domain.capped_gpus else '; no GPU is capped now'}"
+            )
         if domain is not None:
             return state, (
                 f"{domain.name} draws {kilowatts(domain.draw_watts)}, its cap band is "
@@ -169,6 +175,11 @@ def _state(
         count = sum(capped[name] for name in held)
         return "CAPPING", f"{count} GPUs are held back, every domain is below its cap band"
     return "SAFE", f"every domain is below its cap band; {tightest.name} is the tightest"
+
+
+def _release(domain: LiveDomain) -> str:
+    watts = domain.release_watts
+    return "" if watts is None else f"; capping ends once it stays below {kilowatts(watts)}"
 
 
 def kilowatts(watts: float) -> str:

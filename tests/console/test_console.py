@@ -175,6 +175,14 @@ def test_capped_gpus_are_told_by_reason() -> None:
         (make_view().model_copy(update={"leading": False}), FRESH, "STALE", "no controller leads"),
         (make_view().model_copy(update={"domains": []}), FRESH, "STALE", "no power domain"),
         (make_view(), FRESH, "CAPPING", "cap band"),
+        (with_domain(make_view(), 0, draw_watts=4e5), FRESH, "CAPPING", "its cap band is 335.9 kW"),
+        (
+            make_view(),
+            FRESH,
+            "CAPPING",
+            "draws 328.8 kW; capping ends once it stays below 311.2 kW",
+        ),
+        (with_domain(make_view(), 0, capped_gpus=0), FRESH, "CAPPING", "; no GPU is capped now"),
         (with_domain(make_view(), 3, band="BRAKE"), FRESH, "BRAKE", "rack-3"),
     ],
 )
