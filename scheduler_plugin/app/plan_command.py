@@ -13,8 +13,9 @@ from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.plan_text import describe
-from scheduler_plugin.app.planning_flags import add_planning_flags, chosen
+from scheduler_plugin.app.planning_flags import RISK_HELP, add_planning_flags, chosen, figures
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.snapshot_notes import print_notes
 from scheduler_plugin.documents.plan_document import Plan, plan_schema
 from scheduler_plugin.documents.snapshot import (
     Snapshot,
@@ -67,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
         help="running pods that can be moved may be, and may make room for more important ones",
     )
     add_planning_flags(parser)
+    parser.add_argument(
+        "--risk-below-priority",
+        type=figures(float),
+        metavar="PRIORITY=SHARE,…",
+        help=f"with --cluster: {RISK_HELP}",
+    )
     return parser
 
 
@@ -90,8 +97,12 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
         "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
     )
     workers = int(require_number("--workers", arguments.workers, minimum=1, maximum=256))
+    if arguments.risk_below_priority is not None and not arguments.cluster:
+        expected = "only with --cluster: the rows of a snapshot's domains say their risks"
+        raise InputError("--risk-below-priority", expected, arguments.risk_below_priority)
     choice = chosen(arguments)
     snapshot = choice.of(_snapshot(arguments, choice.settings))
+    print_notes(snapshot, arguments)
     if arguments.write_snapshot:
         _write(arguments.write_snapshot, snapshot)
     seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))

@@ -71,7 +71,7 @@ class PlanningChoice:
         for stage, (field, flag) in _FIGURES.items():
             if stage in made.objective and not any(getattr(n, field) for n in made.nodes):
                 expected = f"with stage {stage.value} {field} of at least one node, or {flag}"
-                raise InputError("objective", expected, list(made.objective))
+                raise InputError("objective", expected, [each.value for each in made.objective])
         return made
 
 
@@ -103,7 +103,6 @@ def add_planning_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DOMAIN=GRAMS,…",
         help="of energy by power domain, for stage carbon",
     )
-    add("--risk-below-priority", type=figures(float), metavar="PRIORITY=SHARE,…", help=RISK_HELP)
 
 
 def chosen(arguments: argparse.Namespace) -> PlanningChoice:
@@ -115,12 +114,19 @@ def chosen(arguments: argparse.Namespace) -> PlanningChoice:
     settings = PlacementSettings.load(
         file=arguments.config,
         environment={},
-        flags={name: getattr(arguments, name) for name in _FLAGS},
+        flags={name: getattr(arguments, name, None) for name in _FLAGS},
     )
     if arguments.objective is not None:
-        return PlanningChoice(settings, objective_order(arguments.objective, "--objective"))
+        return PlanningChoice(settings, _order(arguments.objective))
     given = "objective" in settings.model_fields_set
     return PlanningChoice(settings, settings.objective if given else None)
+
+
+def _order(names: list[str]) -> tuple[ObjectiveStage, ...]:
+    try:
+        return objective_order(names)
+    except InputError as error:
+        raise InputError("--objective", error.expected, ",".join(names)) from error
 
 
 def stage_names(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scheduler_plugin.app.plan_command import read_snapshot
 from scheduler_plugin.app.planning_flags import add_planning_flags, chosen
+from scheduler_plugin.app.snapshot_notes import print_notes
 from scheduler_plugin.app.what_if_lines import comparison_lines, start_lines
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Snapshot
@@ -102,6 +103,7 @@ def _answer(arguments: argparse.Namespace) -> str:
         raise InputError("--forecast", "only with --start-of", str(arguments.forecast))
     planner = _planner(arguments)
     snapshot = read_snapshot(arguments.snapshot)
+    print_notes(snapshot, arguments)
     changed = altered(snapshot, question)
     if arguments.start_of:
         start = expected_start(changed, arguments.start_of, planner, _forecast(arguments.forecast))

@@ -12,7 +12,7 @@ import pytest
 from scheduler_plugin.app import plan_command, what_if_command
 from scheduler_plugin.documents.plan_document import parse_plan
 from scheduler_plugin.documents.snapshot import Snapshot
-from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
+from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
 
 NODES = (
     node("fast", 8, gpu_model="A", domain="north"),
@@ -87,7 +87,10 @@ def test_what_if_compares_plans_of_the_same_choice(
     [
         (("--policy", "cost"), "gpu_prices: expected a price for at least one GPU model"),
         (("--objective", "disruption,cost"), "gpu_hour_cost_milli of at least one node, or --gpu"),
-        (("--objective", "cost"), "disruption among the stages"),
+        (("--objective", "disruption,cost"), "got ['disruption', 'cost']"),
+        (("--objective", "cost"), "error: --objective: expected disruption among the stages"),
+        (("--objective", "disruption,no"), "or 'carbon', got 'disruption,no'"),
+        (("--risk-below-priority", "1000=0.05"), "--risk-below-priority: expected only with --clu"),
         (("--gpu-prices", "A=0"), "--gpu-prices: gpu_prices.A: expected input should be greater"),
         (("--carbon-grams-per-kwh", "a=-1"), "--carbon-grams-per-kwh: carbon_grams_per_kwh.a"),
         (("--config", "nothing.yaml"), "nothing.yaml"),
@@ -98,6 +101,31 @@ def test_wrong_choices_are_told_by_flag_or_file(
 ) -> None:
     assert plan_command.main(ask(tmp_path, snapshot(*NODES, *DOMAINS, pod("p")), *flags)) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_risk_is_no_option_where_it_would_do_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        what_if_command.main(["-", "--drain", "a", "--risk-below-priority", "1000=0.05"])
+    assert "unrecognized arguments: --risk-below-priority" in capsys.readouterr().err
+
+
+def test_names_without_effect_are_noted_and_others_are_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = pod("p"), bound("q", "fast"), bound("r", "gone")
+    of = snapshot(*NODES, *DOMAINS, *pods)
+    flags = ("--gpu-prices", "A=1,AX=2", "--carbon-grams-per-kwh", "north=3,nroth=4")
+    file = ask(tmp_path, of, *flags)
+    told = [
+        "note: --gpu-prices: no node has GPU model 'AX': expected one of A, B (did you mean 'A'?)",
+        "note: --carbon-grams-per-kwh: no domain 'nroth': "
+        "expected one of north, south (did you mean 'north'?)",
+        "note: pods on nodes that the snapshot does not have take no room: team/r on gone",
+    ]
+    assert plan_command.main(file) == 0
+    assert capsys.readouterr().err.splitlines() == told
+    assert what_if_command.main([file[1], "--drain", "slow", *flags]) == 0
+    assert capsys.readouterr().err.splitlines() == told
 
 
 @pytest.mark.parametrize("text", ["A", "A=", "=1", "A=one", "A=1,A=2", ""])

@@ -71,7 +71,7 @@ def from_kubeconfig(
             temp_file_path=str(lifelong_folder()),
         )
 
-    return _client(str(path or "kubeconfig"), load, read_seconds)
+    return _client("" if path is None else str(path), load, read_seconds)
 
 
 def _client(
