@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         until = None
         if args.until is not None:
-            until = moment_seconds(args.until, "until", settings.time_zone)
+            until = moment_seconds(args.until, "--until", settings.time_zone)
         source = open_file_history(settings)
         try:
             series = chosen_series(source, args.series, args.all)

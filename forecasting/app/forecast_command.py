@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_number("replica-rate", args.replica_rate, exclusive_minimum=0)
         flags = {name: getattr(args, name) for name in FILE_FLAGS}
         history = FileHistorySettings.load(flags=flags)
-        at = None if args.at is None else moment_seconds(args.at, "at", history.time_zone)
+        at = None if args.at is None else moment_seconds(args.at, "--at", history.time_zone)
         source = open_file_history(history)
         try:
             series = chosen_series(source, args.series, args.all)

@@ -268,7 +268,7 @@ def test_a_series_that_is_not_there_is_told_before_anything_runs(
     assert "series: expected a series of the history (did you mean 'row'?), got 'rwo'" in err
     assert not (tmp_path / "out").exists()
     assert main(["row", "--history-file", str(history), "--until", "lately"]) == 2
-    assert "until: expected" in capsys.readouterr().err
+    assert "--until: expected" in capsys.readouterr().err
 
 
 def test_what_is_kept_is_not_run_again_and_what_is_not_goes_on(ask: Any, tmp_path: Path) -> None:

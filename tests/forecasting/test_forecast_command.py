@@ -189,7 +189,7 @@ def test_a_time_that_means_nothing_is_refused(
     history: Path, capsys: pytest.CaptureFixture[str], at: str
 ) -> None:
     assert main(["x", "--history-file", str(history), f"--at={at}"]) == 2
-    assert "at: expected" in capsys.readouterr().err
+    assert "--at: expected" in capsys.readouterr().err
 
 
 def test_a_picture_is_the_same_twice_and_shows_every_series(asked: Any, tmp_path: Path) -> None:

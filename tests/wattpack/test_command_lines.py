@@ -129,10 +129,10 @@ forecast x --history-file missing | history
 forecast x --history-file folder | history
 forecast x --history-file empty | user_version
 forecast x --prometheus-url nonsense | prometheusUrl
-forecast x | history_file
+forecast x | --history-file
 forecast --all --data-file missing | file
 forecast --all --data-file garbage --time-zone nowhere | zone
-backtest x | history_file
+backtest x | --history-file
 backtest x --history-file garbage | history
 backtest x --every nan --history-file h | history
 forecast x --at nonsense --history-file h | --at
