@@ -52,7 +52,10 @@ def plot_frontier(file: Path, figures: Mapping[str, Any]) -> None:
         figures: Of a run of ``row_frontier``.
     """
     rows = found(figures)
-    figure, axis = plt.subplots(figsize=(10, 1.9 + 0.42 * len(rows)))
+    inches = 1.9 + 0.42 * len(rows)
+    figure, axis = plt.subplots(figsize=(10, inches))
+    # Room for the words behind the longest bar.
+    widest = max(100.0 * (count / RATED - 1.0) for *_, counts in rows for count in counts.values())
     for place, (variant, arm, counts) in enumerate(rows):
         for slos, shift in (("whole", -0.2), ("every", 0.2)):
             if slos not in counts:
@@ -68,12 +71,23 @@ def plot_frontier(file: Path, figures: Mapping[str, Any]) -> None:
     axis.invert_yaxis()
     for ratio, name in LINES.items():
         axis.axvline(100.0 * (ratio - 1.0), c="#555555", ls="--", lw=0.8)
-        axis.text(100.0 * (ratio - 1.0), -0.62, name, fontsize=8, ha="center")
+        axis.text(
+            100.0 * (ratio - 1.0), -0.62, name, fontsize=8, ha="right" if ratio < 1.4 else "left"
+        )
     for slos, colour in COLOURS.items():
         axis.barh([0], [0], color=colour, label=SAID[slos])
     axis.barh([0], [0], color="#8d99ae", label="static: highest reading at the rating")
-    axis.set(xlabel=f"servers over the {RATED} that the breaker is rated for, %", xlim=(0, 85))
-    axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.08), ncol=3, frameon=False)
+    axis.set(
+        xlabel=f"servers over the {RATED} that the breaker is rated for, %",
+        xlim=(0, max(85.0, 1.6 * widest)),
+    )
+    axis.legend(
+        fontsize=8,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0 + 0.1 / inches),
+        ncol=3,
+        frameon=False,
+    )
     axis.grid(alpha=0.3, axis="x")
     figure.tight_layout()
     figure.savefig(file, dpi=80)
