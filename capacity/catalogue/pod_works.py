@@ -27,7 +27,7 @@ from capacity.work_mix import SUM_TOLERANCE, CapCurve, WorkMix, cap_curve, mix_o
 from wattpack.api import WorkloadProfile
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import CLASSIFIED_LABEL, WORKLOAD_LABEL
+from wattpack.object_names import CLASSIFIED_LABEL, KERNEL_CLASS_ANNOTATION, WORKLOAD_LABEL
 from wattpack.pod_owner import owner_of
 
 LEAD_LEVEL: Final = 0.95
@@ -43,6 +43,11 @@ Of such verdicts, sure ones too, a quarter stands for entries that draw less tha
 
 ObjectName = tuple[str, str]
 """Namespace and name."""
+
+
+def annotated_kernel_class(pod: JsonObject) -> str:
+    """The kernel class that a pod's annotation says, whatever profiles do; empty for none."""
+    return str((pod["metadata"].get("annotations") or {}).get(KERNEL_CLASS_ANNOTATION, ""))
 
 
 @dataclass(frozen=True, slots=True)

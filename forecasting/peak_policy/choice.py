@@ -60,13 +60,14 @@ def choose_policy(values: Floats, horizon: int, day_steps: int) -> PeakPolicy:
     came = peaks[:, FIRST_DAY * per_day :]
     scale = _day_changes(cut, day_steps)
     share = max(RISK, FEWEST_MISSES / came.size)
-    chosen, least = None, np.inf
+    chosen: PeakPolicy = RecordPolicy()
+    least = np.inf
     keeps_hours = per_day * horizon == day_steps
     for policy, tops in _replayed(peaks, usual, per_day, keeps_hours=keeps_hours):
         reserve = equal_risk_reserve(tops, came, scale, share)
-        if chosen is None or reserve < MARGIN * least:
+        if reserve < MARGIN * least:
             chosen, least = policy, reserve
-    return chosen or RecordPolicy()
+    return chosen
 
 
 def equal_risk_reserve(reserves: Floats, peaks: Floats, scale: Floats, share: float) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from capacity.catalogue.pod_works import KnownWork, PodWorks
+from capacity.catalogue.pod_works import KnownWork, PodWorks, annotated_kernel_class
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
@@ -26,7 +26,7 @@ from forecasting.power_forecast.work_watts import Boards, LoadLine, busy_watts, 
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GPU_MODEL_LABELS, KERNEL_CLASS_ANNOTATION
+from wattpack.object_names import GPU_MODEL_LABELS
 from wattpack.pod_binding import bound_at_seconds, is_finished
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
@@ -252,7 +252,6 @@ def _boards(
 
 def _mix(work: KnownWork | None, profile: GpuProfile, pod: JsonObject) -> WorkMix | None:
     """What a pod does: its annotation speaks first, as in plans; None where nobody is sure."""
-    annotated = (pod["metadata"].get("annotations") or {}).get(KERNEL_CLASS_ANNOTATION)
-    if annotated:
-        return mix_of_classes({str(annotated): 1.0})
+    if annotated := annotated_kernel_class(pod):
+        return mix_of_classes({annotated: 1.0})
     return work.mix(profile.model) if work is not None and work.is_sure else None

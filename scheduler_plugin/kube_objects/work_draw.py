@@ -17,13 +17,12 @@ from typing import Final
 
 import numpy as np
 
-from capacity.catalogue.pod_works import KnownWork, PodWorks
+from capacity.catalogue.pod_works import KnownWork, PodWorks, annotated_kernel_class
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.peak_coincidence import Z95
 from scheduler_plugin.kube_objects.power_view import ModelWatts
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import KERNEL_CLASS_ANNOTATION
 
 MAX_KINDS: Final = 256
 """Kinds that a snapshot names, those of most GPU pods first: mixes are what people say, and 20,000
@@ -56,7 +55,7 @@ class WorkDraws:
         """What chooses the pod's watts on a node; empty for any work."""
         work = self._counted_work(body)
         if work is None:
-            return _annotated(body)
+            return annotated_kernel_class(body)
         name = _class_name(work)
         return name if name in self._known else ""
 
@@ -118,12 +117,8 @@ class WorkDraws:
 
     def _counted_work(self, body: JsonObject) -> KnownWork | None:
         """What the pod counts by; None where an annotation speaks or nobody is sure."""
-        work = None if _annotated(body) else self._works.of_pod(body)
+        work = None if annotated_kernel_class(body) else self._works.of_pod(body)
         return work if work is not None and work.is_sure else None
-
-
-def _annotated(body: JsonObject) -> str:
-    return str((body["metadata"].get("annotations") or {}).get(KERNEL_CLASS_ANNOTATION, ""))
 
 
 def _draws_on_gpus(body: JsonObject) -> bool:
