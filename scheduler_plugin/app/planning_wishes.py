@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
 from scheduler_plugin.app.room_metrics import RoomMetrics
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.hold_book import HoldBook
+from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
 from scheduler_plugin.packing.priced_nodes import with_objective
 from scheduler_plugin.snapshot_builder import BuiltSnapshot
 from wattpack.kube.port import JsonObject
-from wattpack.times import parse_rfc3339
 
 __all__ = ["PlanningWishes", "waiting_since"]
 
@@ -43,9 +42,5 @@ class PlanningWishes:
 
 def waiting_since(pods: Mapping[str, JsonObject]) -> dict[str, float]:
     """Unix time of creation by uid; what cannot be read is left out."""
-    found: dict[str, float] = {}
-    for uid, body in pods.items():
-        with contextlib.suppress(ValueError):
-            created = parse_rfc3339(str(body["metadata"].get("creationTimestamp")))
-            found[uid] = created.timestamp()
-    return found
+    created = {uid: pod_facts.created_seconds(body) for uid, body in pods.items()}
+    return {uid: since for uid, since in created.items() if since is not None}

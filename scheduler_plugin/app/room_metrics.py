@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,13 +11,13 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.packing.free_gpus import free_gpus, open_gpus
 from scheduler_plugin.packing.held_amounts import held_room
 from scheduler_plugin.packing.objective import FRAGMENTATION_STEP_MILLI
 from scheduler_plugin.packing.planned_levels import planned_levels
 from scheduler_plugin.room.resource_columns import gpu_value_milli
 from wattpack.kube.port import JsonObject
-from wattpack.times import parse_rfc3339
 
 __all__ = ["RoomMetrics"]
 
@@ -106,9 +105,8 @@ class RoomMetrics:
     def released(self, pods: Iterable[JsonObject], wall_seconds: float) -> None:
         """They got their nodes at this Unix time."""
         for pod in pods:
-            with contextlib.suppress(ValueError):
-                created = parse_rfc3339(str(pod["metadata"].get("creationTimestamp")))
-                self._waited.observe(max(0.0, wall_seconds - created.timestamp()))
+            if (created := pod_facts.created_seconds(pod)) is not None:
+                self._waited.observe(max(0.0, wall_seconds - created))
 
     def planned(self, plan: Plan, snapshot: Snapshot) -> None:
         """GPUs once the plan is carried out."""

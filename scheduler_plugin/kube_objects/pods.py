@@ -40,6 +40,14 @@ def uid(pod: Mapping[str, Any]) -> str:
     return str(pod["metadata"]["uid"])
 
 
+def created_seconds(body: JsonObject) -> float | None:
+    """When it was created, Unix time; None where that cannot be read."""
+    try:
+        return parse_rfc3339(str(body["metadata"].get("creationTimestamp"))).timestamp()
+    except ValueError:
+        return None
+
+
 def namespace(body: Mapping[str, Any]) -> str:
     """Of a pod, or of any other object that has one."""
     return str(body["metadata"].get("namespace", "default"))

@@ -10,7 +10,6 @@ from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
 from scheduler_plugin.promises.move_book import Coming, Leaving, Member, MoveBook, Step
 from wattpack.kube.port import JsonObject
-from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["End", "MoveEnds"]
@@ -182,8 +181,4 @@ def _state(member: Member, bodies: Mapping[str, JsonObject]) -> str:
 
 
 def _created_ns(body: JsonObject) -> int:
-    try:
-        created = parse_rfc3339(str(body["metadata"].get("creationTimestamp", "")))
-    except ValueError:
-        return 0
-    return round(created.timestamp() * NS_PER_SECOND)
+    return round((pod_facts.created_seconds(body) or 0.0) * NS_PER_SECOND)
