@@ -44,13 +44,14 @@ def test_quantiles_are_of_all_requests_together() -> None:
 def test_a_policy_is_held_against_the_uncapped_row_of_the_same_shards() -> None:
     free = {"work": [1.0, 2.0], "times": {"low_whole": {}}}
     rows = {
-        ("polca", 7): {"work": [0.5, 2.0]},
-        ("polca", 9): {"work": [0.6, 2.0]},
-        ("wattpack", 7): {"work": [0.7, 2.0]},
-        ("uncapped", 7): free,
-        ("uncapped", 8): free | {"work": [3.0, 3.0]},
+        polca_weeks.Job("polca", 52, 7): {"work": [0.5, 2.0]},
+        polca_weeks.Job("polca", 52, 9): {"work": [0.6, 2.0]},
+        polca_weeks.Job("wattpack", 56, 7): {"work": [0.7, 2.0]},
+        polca_weeks.Job("uncapped", 52, 7): free,
+        polca_weeks.Job("uncapped", 56, 9): free,
+        polca_weeks.Job("uncapped", 52, 8): free | {"work": [3.0, 3.0]},
     }
-    found = polca_weeks._with_uncapped("polca", rows, [9, 8, 7])
+    found = polca_weeks._with_uncapped("polca", 52, rows, [9, 8, 7])
     assert found == {7: {"work": [0.5, 2.0], "free_work": [1.0, 2.0], "free_times": free["times"]}}
 
 
@@ -87,12 +88,19 @@ def test_a_sum_of_shards_says_what_its_shards_say(tmp_path: Path) -> None:
 
 def test_shards_that_a_sum_holds_are_not_run_again() -> None:
     kept = {"polca": Summed(frozenset({7}), None), "wattpack": Summed(frozenset({7, 9}), None)}
-    assert polca_weeks._jobs([7, 9, 8], kept) == [
-        ("uncapped", 9),
-        ("polca", 9),
-        ("uncapped", 8),
-        ("polca", 8),
-        ("wattpack", 8),
+    assert polca_weeks._jobs([7, 9, 8], kept, lambda _: 52) == [
+        ("uncapped", 52, 9),
+        ("polca", 52, 9),
+        ("uncapped", 52, 8),
+        ("polca", 52, 8),
+        ("wattpack", 52, 8),
+    ]
+    counts = {"polca": 52, "wattpack": 56}
+    assert polca_weeks._jobs([8], kept, counts.__getitem__) == [
+        ("uncapped", 52, 8),
+        ("polca", 52, 8),
+        ("uncapped", 56, 8),
+        ("wattpack", 56, 8),
     ]
 
 
