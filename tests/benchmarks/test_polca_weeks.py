@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks import polca_weeks
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
-from benchmarks.runner import Options
+from benchmarks._weeks_figures import summary
+from benchmarks.runner import Options, Row
 from simulation.inference_row.request_time_counts import sparse, time_counts
 from wattpack.errors import InputError
 
@@ -32,7 +33,7 @@ def row(seconds: float, brakes: int) -> dict[str, object]:
 
 
 def test_quantiles_are_of_all_requests_together() -> None:
-    made = polca_weeks.summary("polca", [row(10.0, 0), row(10.0, 1), row(12.0, 2)])
+    made = summary("polca", [row(10.0, 0), row(10.0, 1), row(12.0, 2)])
     assert made["polca_brakes"] == 3
     assert made["polca_cpu_hours_of_all"] == pytest.approx(21.0)
     assert made["polca_peak_ratio"] == pytest.approx(0.92)
@@ -43,7 +44,7 @@ def test_quantiles_are_of_all_requests_together() -> None:
 
 def test_a_policy_is_held_against_the_uncapped_row_of_the_same_shards() -> None:
     free = {"work": [1.0, 2.0], "times": {"low_whole": {}}}
-    rows = {
+    rows: dict[polca_weeks.Job, Row] = {
         polca_weeks.Job("polca", 52, 7): {"work": [0.5, 2.0]},
         polca_weeks.Job("polca", 52, 9): {"work": [0.6, 2.0]},
         polca_weeks.Job("wattpack", 56, 7): {"work": [0.7, 2.0]},
@@ -81,7 +82,7 @@ def test_a_sum_of_shards_says_what_its_shards_say(tmp_path: Path) -> None:
     kept = read_summed(file)
     assert kept.numbers == {3, 5}
     assert kept.row is not None
-    together, apart = (polca_weeks.summary("polca", one) for one in ([kept.row, rows[2]], rows))
+    together, apart = (summary("polca", one) for one in ([kept.row, rows[2]], rows))
     assert together == pytest.approx(apart)
     assert together["polca_shards"] == 3
 
