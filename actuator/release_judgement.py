@@ -107,7 +107,9 @@ def _judge(
         np.array([grid.index(feeding.domain) for _, feeding in fed], dtype=np.int64),
         np.array(node_of_gpu, dtype=np.int64),
     )
+    # Hosts are declared at the breaker, as the controller counts them; sums run in DC.
     hosts = np.array([grid.host_watts(feeding) for _, feeding in fed], dtype=np.float64)
+    hosts *= grid.efficiency[[grid.index(feeding.domain) for _, feeding in fed]]
     watts = worst_watts(load, np.array(defaults, dtype=np.float64), hosts)
     gpus = load.sum_gpus(np.ones(len(defaults)))
     unknown = load.sum_gpus(np.array([not k for k in known], dtype=np.float64))

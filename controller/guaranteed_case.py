@@ -10,7 +10,7 @@ from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
 
-__all__ = ["GuaranteedCase", "case_watts", "guaranteed_case"]
+__all__ = ["GuaranteedCase", "case_watts", "guaranteed_case", "unheld_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,22 @@ def guaranteed_case(
         observed: What is controlled.
         before: Of the last tick and the same topology: it mostly still holds.
     """
-    unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
-    fixed = (observed.node_received_ns < 0) | ~topology.node_host_unit
-    if unheld.any():
-        fixed[topology.node_of_gpu[unheld]] = True
+    fixed = unheld_nodes(topology, observed)
     caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     if before is not None and not (
         (caps != before.caps_watts).any() or (fixed != before.fixed_nodes).any()
     ):
         return before
     return GuaranteedCase(case_watts(topology, load, caps, fixed), fixed, caps)
+
+
+def unheld_nodes(topology: Topology, observed: Observations) -> BoolArray:
+    """Nodes that count at their default limits: unheard, no host unit, no actuator, (n_nodes,)."""
+    unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
+    fixed = (observed.node_received_ns < 0) | ~topology.node_host_unit
+    if unheld.any():
+        fixed[topology.node_of_gpu[unheld]] = True
+    return fixed
 
 
 def case_watts(

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import secrets
+import textwrap
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -69,8 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wattpack controller",
         description=__doc__,
-        epilog=f"Every setting can also be given as {ENVIRONMENT}NAME or in the file: "
-        "file < environment < flag.",
+        epilog=_more_settings(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, help="YAML file of settings")
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
@@ -97,6 +98,27 @@ def build_parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=help_text)
     add_log_level(parser)
     return parser
+
+
+def _more_settings() -> str:
+    """How settings are given, and those that have no flag."""
+    told = {
+        name: f"{field.description} ({field.default!r})"
+        for name, field in ControllerSettings.model_fields.items()
+        if name not in {*FLAGS, *MORE_FLAGS}
+    }
+    lines = (
+        f"  {name}\n{textwrap.indent(textwrap.fill(text, 73), ' ' * 6)}"
+        for name, text in told.items()
+    )
+    return "\n".join(
+        [
+            f"Every setting can also be given as {ENVIRONMENT}NAME or in the file:",
+            "file < environment < flag. Without a flag:",
+            "",
+            *lines,
+        ]
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

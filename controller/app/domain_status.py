@@ -23,6 +23,7 @@ from controller.app.risk_account import RiskAccount
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
+from controller.guaranteed_case import unheld_nodes
 from controller.servers_aside import told_where_they_count
 from controller.tick_values import Band, Transition
 from forecasting.forecast_book import FORECAST_TRUSTED
@@ -41,6 +42,7 @@ from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import NODES, KubeApi
 from wattpack.kube.write_budget import StatusWriter, TokenBucket
 from wattpack.periodic import PeriodicThread
+from wattpack.power.domain_tree import BoolArray
 from wattpack.units import NS_PER_SECOND, ns_to_seconds
 
 log = logging.getLogger(__name__)
@@ -309,7 +311,7 @@ def _findings(
         message = refusal.message or "what ran before runs on"
         yield Finding("Accepted", False, refusal.reason, message)
     if not safe:
-        figures = f"worst case {worst:.0f} W with every GPU at its guaranteed cap"
+        figures = f"worst case {worst:.0f} W with {_counted(outcome, index)}"
         message = f"{figures}, rating {rating:.0f} W (I1)"
         yield Finding("Ready", False, "GuaranteedCapsDoNotFit", message)
     elif refusal is not None:
@@ -325,6 +327,23 @@ def _findings(
     outlook = outcome.outlooks.get(name)
     if outlook is not None:
         yield Finding(FORECAST_TRUSTED, outlook.source is not None, outlook.state, outlook.reason)
+
+
+def _counted(outcome: TickOutcome, index: int) -> str:
+    """What I1's worst case of a domain is made of."""
+    topology = outcome.topology
+
+    def below(nodes: BoolArray) -> int:
+        here = np.bincount(topology.domain_of_node[nodes], minlength=topology.n_domains)
+        return int(topology.tree.sum_up(here.astype(np.float64))[index])
+
+    unheld = unheld_nodes(topology, outcome.seen)
+    if not below(unheld):
+        return "every GPU at its guaranteed cap"
+    return (
+        f"{below(unheld)} of {below(np.ones_like(unheld))} servers at their default limits: no "
+        "guaranteed cap is certain there (host unit, actuator, report, known GPU type)"
+    )
 
 
 def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:

@@ -119,6 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             find_workload(shipped_catalogue(), args.lead_for)
         if args.replica_rate is not None:
             require_number("replica-rate", args.replica_rate, exclusive_minimum=0)
+            if not args.lead_for:
+                raise InputError("replica-rate", "--lead-for beside it", args.replica_rate)
         flags = {name: getattr(args, name) for name in FILE_FLAGS}
         history = FileHistorySettings.load(flags=flags)
         at = None if args.at is None else moment_seconds(args.at, "--at", history.time_zone)

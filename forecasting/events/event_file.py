@@ -25,6 +25,8 @@ MOST_BYTES: Final = 16 << 20
 def events_from_csv(path: Path) -> tuple[PlannedEvent, ...]:
     """Every event of the file; several series of one event are separated by spaces.
 
+    A blank in a name is written ``?``, which stands for any one character.
+
     Raises:
         InputError: naming line and column; no event of the file counts then.
     """
@@ -77,7 +79,8 @@ def _event(line: int, header: list[str], row: list[str]) -> PlannedEvent:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join([place, *(str(part) for part in first["loc"])])
-        raise InputError(field, str(first["msg"]), first.get("input")) from error
+        expected = str(first["msg"]).removeprefix("Input should be ")
+        raise InputError(field, expected, first.get("input")) from error
     return planned_event(event, series, place)
 
 

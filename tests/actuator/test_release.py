@@ -171,9 +171,9 @@ def test_it_says_what_the_breaker_will_bear(
     assert main(arguments, never) == status
     said = capsys.readouterr().out
     assert word in said
-    # By hand: 8 x 700 W x 1.05 overshoot x (1 + 0.09 / sqrt(8)) / 0.95 + 2000 W / 0.95 = 8.5 kW.
+    # By hand: 8 x 700 W x 1.05 overshoot x (1 + 0.09 / sqrt(8)) / 0.95 + 2000 W AC = 8.4 kW.
     if gpus == 8:
-        assert "8.5 of 20.0 kW with 8 GPUs" in said
+        assert "8.4 of 20.0 kW with 8 GPUs" in said
 
 
 def test_servers_of_a_rack_that_was_never_accepted_load_the_row_above_it(
@@ -192,7 +192,7 @@ def test_servers_of_a_rack_that_was_never_accepted_load_the_row_above_it(
     file.write_text(json.dumps(document))
     assert main(["--restore-defaults", "--dry-run", "--cluster", str(file)], never) == 0
     said = capsys.readouterr().out
-    assert "row: 8.5 of 20.0 kW with 8 GPUs" in said
+    assert "row: 8.4 of 20.0 kW with 8 GPUs" in said
     assert "rack-a" not in said
 
 
@@ -222,7 +222,7 @@ def test_boards_that_only_the_node_object_tells_are_unknown_not_absent(
     said = capsys.readouterr().out
     assert "with 8 GPUs: CANNOT BE SAID" in said
     assert f"{unknown} GPUs of unknown limit NOT counted" in said
-    assert "rack-a: 2.1 of" in said or has_agent  # the host counts: 2000 W / 0.95
+    assert "rack-a: 2.0 of" in said or has_agent  # the host counts: 2000 W AC
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"items": 5}', '{"items": [5]}', '{"items": []}', "{"])

@@ -41,6 +41,14 @@ def loaded(*flags: str, environment: dict[str, str], file: Path | None = None) -
     )
 
 
+def test_help_names_every_setting() -> None:
+    told = build_parser().format_help()
+    for name in ControllerSettings.model_fields:
+        # Of a repeated flag the singular is told.
+        flag = f"--{name.removesuffix('s').replace('_', '-')}"
+        assert flag in told or f"\n  {name}\n" in told, name
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("lease_seconds: 20\nreplica: from-file\ntls_secret: from-file\n")

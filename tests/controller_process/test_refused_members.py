@@ -305,6 +305,8 @@ def test_a_row_whose_caps_do_not_fit_names_the_refused_rack_among_its_load() -> 
     status, reason, message = bench.conditions("row")["Ready"]
     assert (status, reason) == ("False", "GuaranteedCapsDoNotFit")
     assert message.endswith(f"; {HERE}")
+    # Nobody vouches for a guaranteed cap of the silent server: it counts at its default limits.
+    assert " with 1 of 2 servers at their default limits: no guaranteed cap is certain" in message
 
 
 def test_when_the_rack_is_mended_everything_falls_silent_again() -> None:

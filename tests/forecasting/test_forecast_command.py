@@ -75,6 +75,9 @@ def test_what_a_start_up_needs_is_told_beside_it(asked: Any) -> None:
     assert all(int(count) == np.ceil(float(value) / 7) for value, count in told)
     assert asked("domain:row", "--lead-for", "no-such-work")[0] == 2
     assert asked("domain:row", "--lead-for", "decoder-decode", "--replica-rate", "0")[0] == 2
+    # Without a lead time nobody knows until when replicas have to last.
+    status, _, said = asked("domain:row", "--replica-rate", "7")
+    assert (status, "replica-rate: expected --lead-for beside it" in said) == (2, True)
 
 
 def test_a_series_that_is_not_there_costs_only_itself_and_is_named(asked: Any) -> None:

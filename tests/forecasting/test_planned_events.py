@@ -117,6 +117,11 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
             events_from_csv(file)
         assert refused.value.field == field
         assert str(file) in str(refused.value)
+    file.write_text(HEADER + good.replace("1.8", "180"))
+    with pytest.raises(InputError, match=r"line 2\.factor: expected less than or equal to 20, got"):
+        events_from_csv(file)
+    file.write_text(HEADER + good.replace("requests/* tokens", "requests?to?chat"))
+    assert events_from_csv(file)[0].concerns("requests to chat")
     file.write_text("name,start,end,factr\n")
     with pytest.raises(InputError, match="factr"):
         events_from_csv(file)
