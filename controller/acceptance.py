@@ -26,7 +26,7 @@ from wattpack.power.feasibility import LoadTree, guaranteed_case_watts, require_
 from wattpack.power.member_claims import MemberClaim
 from wattpack.power.power_grid import PowerGrid
 
-__all__ = ["BREAKS_I1", "Acceptance", "DomainRefusal", "Site", "accept"]
+__all__ = ["BREAKS_I1", "Acceptance", "DomainRefusal", "Site", "accept", "undeclared"]
 
 BREAKS_I1 = "BreaksI1"
 
@@ -161,7 +161,7 @@ def accept(
     refusals = {
         name: refusal
         for name, domain in wanted.items()
-        if (refusal := _undeclared(domain)) is not None
+        if (refusal := undeclared(domain)) is not None
     }
     changed = {n: d for n, d in wanted.items() if n not in refusals and running.get(n) != d}
     chosen = {**_kept(running, wanted), **changed}
@@ -235,7 +235,7 @@ def _depth(name: str, domains: Domains) -> int:
     return depth
 
 
-def _undeclared(domain: PowerDomain) -> DomainRefusal | None:
+def undeclared(domain: PowerDomain) -> DomainRefusal | None:
     """Enforcing needs every load under the breaker to be known (I10)."""
     spec = domain.spec
     if spec.enforcement != Enforcement.ENFORCE:

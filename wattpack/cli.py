@@ -62,7 +62,10 @@ VERBS: dict[str, Verb] = {
         "scheduler_plugin.app.plan_command",
         "pods, gpus, parallel, serving or what-if: what fits, costs and draws; no cluster needed",
     ),
-    "explain": Verb("console.app.explain_command", "cap: why a GPU is capped, what would lift it"),
+    "explain": Verb(
+        "console.app.explain_command",
+        "cap: why a GPU is capped, what would lift it; domains: what enforcing would find",
+    ),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
     "workloads": Verb(
@@ -92,6 +95,10 @@ SUBJECTS: dict[str, dict[str, Verb]] = {
         "cap": Verb(
             "console.app.explain_command",
             "the decision on a GPU's cap, what bound it, and what would lift it",
+        ),
+        "domains": Verb(
+            "controller.app.explain_domains_command",
+            "do guaranteed caps fit each breaker (I1), which would, what I2 takes",
         ),
     },
 }

@@ -164,6 +164,21 @@ class KindMeta:
         return Resource(GROUP, VERSION, self.plural, self.kind, self.namespaced)
 
 
+def _refused(error: ValidationError, source: str) -> InputError:
+    """The first problem in our words; an unknown field explains the missing one beside it."""
+    problems = error.errors()
+    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    first = (unknown or problems)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "spec"
+    if unknown:
+        return InputError(field, "a known field", first["loc"][-1], source)
+    if first["type"] == "missing":
+        return InputError(field, "a value", None, source)
+    return InputError(
+        field, first["msg"].removeprefix("Input should be "), first.get("input"), source
+    )
+
+
 class ApiObject(_WithCelRules):
     """A whole object: subclasses add ``spec`` and ``status``."""
 
@@ -213,9 +228,7 @@ class ApiObject(_WithCelRules):
             text = json.dumps(_without_nulls(body))
             return cls.model_validate_json(text, strict=True, extra=extra)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "spec"
-            raise InputError(field, first["msg"], first.get("input"), source) from error
+            raise _refused(error, source) from error
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(cls.meta.kind, "a JSON object", str(error), source) from error
 
