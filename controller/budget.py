@@ -12,9 +12,12 @@ from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerOverride
 from wattpack.api.power_domain import BudgetWindow
 from wattpack.errors import InputError
-from wattpack.power.domain_tree import FloatArray
+from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND
+
+#: Nobody budgets so small a share of a breaker; kW for W and the watts of one GPU look like it.
+_LEAST_LIKELY_SHARE = 0.01
 
 
 def parse_time(field: str, text: str) -> datetime.datetime | datetime.time:
@@ -77,6 +80,37 @@ def override_objection(override: PowerOverride, topology: Topology | None) -> st
     return ""
 
 
+def override_notice(override: PowerOverride, topology: Topology | None, wall_time_ns: int) -> str:
+    """What an override that can rule does other than its figure seems to say; empty for nothing."""
+    if not override_active(override, wall_time_ns):
+        return "expired: it rules nothing any more"
+    if topology is None:
+        return ""
+    domain, cap = override.spec.target.domain, override.spec.cap_watts
+    if domain is not None:
+        rating = float(topology.tree.rating_watts[topology.tree.index(domain)])
+        return _unlikely("capWatts", cap, f"the rating of {domain}", rating)
+    lowest = float(topology.min_limit_watts[_targets(override, topology)].max(initial=0.0))
+    return f"GPUs there keep their lowest limit, {lowest:g} W" if cap < lowest else ""
+
+
+def budget_notice(domain: PowerDomain) -> str:
+    """Whether a window's figure looks like another unit; empty if not. It rules all the same."""
+    rating = domain.spec.rating_watts
+    told = (
+        _unlikely(f"budgets[{i}].budgetWatts", window.budget_watts, "ratingWatts", rating)
+        for i, window in enumerate(domain.spec.budgets)
+    )
+    return next(filter(None, told), "")
+
+
+def _unlikely(field: str, watts: float, of: str, rating_watts: float) -> str:
+    if watts >= _LEAST_LIKELY_SHARE * rating_watts:
+        return ""
+    told = f"spec.{field}: {watts:g} W is less than 1 % of {of} ({rating_watts:g} W)"
+    return f"{told}; it counts as watts of the whole domain, so that nearly all is capped"
+
+
 def budget_watts(
     topology: Topology,
     domains: Mapping[str, PowerDomain],
@@ -105,16 +139,21 @@ def override_cap_watts(
 ) -> FloatArray:
     """Manual caps per GPU from overrides of nodes and devices, NaN where there is none."""
     caps = np.full(topology.n_gpus, np.inf)
-    uuids = np.array(topology.gpu_uuids)
     for override in overrides:
         target = override.spec.target
         if target.domain is not None or not override_active(override, wall_time_ns):
             continue
-        if target.node is not None:
-            if target.node not in topology.node_names:
-                continue
-            chosen = topology.node_of_gpu == topology.node_names.index(target.node)
-        else:
-            chosen = uuids == target.gpu_uuid
+        chosen = _targets(override, topology)
         caps[chosen] = np.minimum(caps[chosen], override.spec.cap_watts)
     return np.where(np.isfinite(caps), caps, np.nan)
+
+
+def _targets(override: PowerOverride, topology: Topology) -> BoolArray:
+    """GPUs of the node or device that the override names, (n_gpus,)."""
+    target = override.spec.target
+    chosen = np.zeros(topology.n_gpus, dtype=np.bool_)
+    if target.node in topology.node_names:
+        chosen |= topology.node_of_gpu == topology.node_names.index(str(target.node))
+    elif target.gpu_uuid in topology.gpu_uuids:
+        chosen[topology.gpu_uuids.index(str(target.gpu_uuid))] = True
+    return chosen

@@ -23,6 +23,7 @@ from controller.app.risk_account import RiskAccount
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
+from controller.budget import budget_notice
 from controller.guaranteed_case import unheld_nodes
 from controller.servers_aside import told_where_they_count
 from controller.tick_values import Band, Transition
@@ -188,7 +189,7 @@ class StatusThread(PeriodicThread):
             domain = desired.newest_domain(name)
             if domain is not None:
                 found = (
-                    *_findings(outcome, index, name, refusals.get(name)),
+                    *_findings(outcome, index, domain, refusals.get(name)),
                     members_understood(odd.get(name, ())),
                 )
                 status = self._domain_status(outcome, index, domain, found)
@@ -298,7 +299,7 @@ class StatusThread(PeriodicThread):
 
 
 def _findings(
-    outcome: TickOutcome, index: int, name: str, refusal: Refusal | None
+    outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
 ) -> Iterator[Finding]:
     """What is said of a domain that runs."""
     worst = float(outcome.decisions.guaranteed_watts[index])
@@ -306,7 +307,9 @@ def _findings(
     safe = worst <= rating
     fits = "every GPU's guaranteed cap fits below the rating (I1)"
     if refusal is None:
-        yield Finding("Accepted", True, "Valid", "the newest spec runs")
+        notice = budget_notice(domain)
+        runs = "the newest spec runs" + (f"; {notice}" if notice else "")
+        yield Finding("Accepted", True, "Valid", runs)
     else:
         message = refusal.message or "what ran before runs on"
         yield Finding("Accepted", False, refusal.reason, message)
@@ -324,7 +327,7 @@ def _findings(
     else:
         text = "nothing is placed here until the guaranteed caps fit (I1)"
         yield Finding("Degraded", True, "GuaranteedCapsDoNotFit", text)
-    outlook = outcome.outlooks.get(name)
+    outlook = outcome.outlooks.get(domain.name)
     if outlook is not None:
         yield Finding(FORECAST_TRUSTED, outlook.source is not None, outlook.state, outlook.reason)
 

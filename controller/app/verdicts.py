@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from capacity.gpu_profile import GpuProfile
 from controller.app.desired_state import Objects, Refusal
-from controller.budget import override_active, override_objection
+from controller.budget import override_active, override_notice, override_objection
 from controller.tick_values import Topology
 from wattpack.api import GPUProfile, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.api.conditions import Finding, set_condition
@@ -138,7 +138,11 @@ class VerdictBook:
             objection = override_objection(override, topology)
             verdict = _fine(override.generation)
             if objection:
-                verdict = Verdict(False, "NoSuchTarget", objection, override.generation)
+                is_target = objection.startswith("spec.target")
+                reason = "NoSuchTarget" if is_target else "NotUnderstood"
+                verdict = Verdict(False, reason, objection, override.generation)
+            elif notice := override_notice(override, topology, wall_time_ns):
+                verdict = Verdict(True, verdict.reason, notice, override.generation)
         verdict = verdict or _fine(0)
         earlier = override.status.conditions if override is not None else []
         rules = override is not None and override_active(override, wall_time_ns)

@@ -309,6 +309,15 @@ def test_a_row_whose_caps_do_not_fit_names_the_refused_rack_among_its_load() -> 
     assert " with 1 of 2 servers at their default limits: no guaranteed cap is certain" in message
 
 
+def test_a_budget_that_looks_like_kilowatts_is_told_and_rules_all_the_same() -> None:
+    window = {"start": "00:00", "end": "23:59", "budgetWatts": 34.0}
+    bench = Told(row_without_members(budgets=[window]), rack())
+    bench.pass_seconds(12)
+    status, _, message = bench.conditions("row")["Accepted"]
+    assert status == "True"
+    assert "spec.budgets[0].budgetWatts: 34 W is less than 1 % of ratingWatts (40000 W)" in message
+
+
 def test_when_the_rack_is_mended_everything_falls_silent_again() -> None:
     bench = Told(row_without_members(), rack())
     bench.pass_seconds(12)

@@ -31,8 +31,8 @@ WORKLOADS = WorkloadProfile.meta.resource
 EXPIRES = "2999-01-01T00:00:00Z"
 
 
-def override(**target: str) -> JsonObject:
-    spec = {"target": target, "capWatts": 300.0, "reason": "test", "expiresAt": EXPIRES}
+def override(watts: float = 300.0, until: str = EXPIRES, **target: str) -> JsonObject:
+    spec = {"target": target, "capWatts": watts, "reason": "test", "expiresAt": until}
     return make_object("PowerOverride", "o", spec)
 
 
@@ -243,3 +243,19 @@ def test_a_profile_object_moves_the_floor_and_a_refused_one_leaves_it() -> None:
     kept = bench.cluster.desired.topology(bench.fleet)
     assert kept is not None
     assert set(kept.floor_watts.tolist()) == {500.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (override(300.0, domain="row"), "300 W is less than 1 % of the rating of row"),
+        (override(20.0, node="node-1"), "keep their lowest limit, "),
+        (override(300.0, node="node-1", until="2001-01-01T00:00:00Z"), "expired"),
+        (override(300.0, node="node-1"), "the newest spec is in use"),
+    ],
+)
+def test_an_override_that_does_other_than_it_seems_says_so(body: JsonObject, said: str) -> None:
+    bench = Bench((OVERRIDES, body), (DOMAINS, make_domain("row", ratingWatts=40_000.0)))
+    status, _, message = bench.conditions(OVERRIDES, "o")["Accepted"]
+    assert status == "True"
+    assert said in message
