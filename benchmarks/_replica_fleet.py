@@ -14,6 +14,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linprog
+
+from wattpack.errors import PermanentError
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,20 +64,53 @@ def played(
         starts: Minutes that an order of each minute takes, shape (n_minutes,).
         n_settings: Of the policy.
     """
-    working = np.full(n_settings, np.ceil(1.5 * rates[0] / replica_rate))
-    starting = np.zeros((int(starts.max()) + 1, n_settings))
-    queued = np.zeros(n_settings)
-    days = -(-len(rates) // DAY_MINUTES)
-    violated, hours = np.zeros((days, n_settings)), np.zeros((days, n_settings))
+    fleet = Fleet(float(rates[0]), replica_rate, starts, n_settings)
     for minute, rate in enumerate(rates):
-        working = working + starting[0]
+        fleet.minute(minute, float(rate), policy(minute, fleet.queued))
+    return Outcome(fleet.violated, fleet.hours)
+
+
+class Fleet:
+    """One service's replicas and its queue, of several settings side by side.
+
+    Args:
+        first_rate: Requests a second that come at first; half as many again can be served.
+        replica_rate: Requests a second that one replica serves.
+        starts: Minutes that an order of each minute takes, shape (n_minutes,).
+        n_settings: Of the policy.
+
+    Attributes:
+        queued: Requests at the end of the last minute, shape (n_settings,).
+        violated: By day and setting, as in ``Outcome``.
+        hours: Likewise.
+    """
+
+    def __init__(
+        self,
+        first_rate: float,
+        replica_rate: float,
+        starts: npt.NDArray[np.intp],
+        n_settings: int,
+    ) -> None:
+        self._rate, self._starts = replica_rate, starts
+        self._working = np.full(n_settings, np.ceil(1.5 * first_rate / replica_rate))
+        self._starting = np.zeros((int(starts.max()) + 1, n_settings))
+        self.queued = np.zeros(n_settings)
+        days = -(-len(starts) // DAY_MINUTES)
+        self.violated = np.zeros((days, n_settings))
+        self.hours = np.zeros((days, n_settings))
+
+    def minute(self, minute: int, rate: float, wanted: Floats) -> None:
+        """Go through a minute with as many requests a second, having ordered the wanted."""
+        starting = self._starting
+        working = self._working + starting[0]
         starting[:-1], starting[-1] = starting[1:], 0.0
-        working = _ordered(policy(minute, queued), working, starting, int(starts[minute]))
-        served = working * replica_rate
-        queued = np.clip(queued + (rate - served) * 60.0, 0.0, served * GONE_SECONDS)
-        violated[minute // DAY_MINUTES] += queued > WAIT_SECONDS * served
-        hours[minute // DAY_MINUTES] += (working + starting.sum(axis=0)) / 60.0
-    return Outcome(violated, hours)
+        self._working = _ordered(wanted, working, starting, int(self._starts[minute]))
+        served = self._working * self._rate
+        left = self.queued + (rate - served) * 60.0
+        self.queued = np.clip(left, 0.0, served * GONE_SECONDS)
+        self.violated[minute // DAY_MINUTES] += self.queued > WAIT_SECONDS * served
+        self.hours[minute // DAY_MINUTES] += (self._working + starting.sum(axis=0)) / 60.0
 
 
 def _ordered(wanted: Floats, working: Floats, starting: Floats, takes: int) -> Floats:
@@ -104,3 +141,28 @@ def just_in_time_hours(rates: Floats, replica_rate: float, start_minutes: float)
         worked = float((ends - begins).sum())
         minutes += worked + float(np.minimum(gaps, start_minutes).sum()) + start_minutes
     return minutes / 60.0
+
+
+def least_hours(rates: Floats, replica_rate: float, start_minutes: float) -> float:
+    """The same for whoever also lets everybody wait as long as the objective allows.
+
+    A linear programme of minutes: replicas, the queue and replicas that are added, each of which
+    costs its start. Replicas may be parts, so whole ones need somewhat more.
+    """
+    count = len(rates)
+    same, before = sparse.eye_array(count), sparse.eye_array(count, k=-1)
+    none = sparse.csr_array((count, count))
+    minute = (same - before) / 60.0
+    longest = WAIT_SECONDS * replica_rate / 60.0
+    rows = sparse.block_array([
+        [-replica_rate * same, -minute, none],
+        [-longest * same, same / 60.0, none],
+        [same - before, none, -same],
+    ]).tocsr()  # fmt: skip
+    limits = np.concatenate([-np.asarray(rates, dtype=np.float64), np.zeros(2 * count)])
+    prices = np.concatenate([np.ones(count), np.zeros(count), np.full(count, start_minutes)])
+    bounds = [(1.0, None)] * count + [(0.0, None)] * (2 * count)
+    found = linprog(prices, A_ub=rows, b_ub=limits, bounds=bounds, method="highs-ds")
+    if not found.success:
+        raise PermanentError(f"least hours: {found.message}")
+    return float(found.fun) / 60.0

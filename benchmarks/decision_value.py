@@ -3,10 +3,10 @@
 ServeGen's three totals, minute by minute (``_replica_demand``), on a plant of replicas that take
 minutes to start (``_replica_fleet``). Every policy is tuned by its own knobs on days 1-10, for the
 fewest replica hours of all services within a budget of violating minutes, and then runs days 11-14.
-Ours is fitted on days 1-6 and tuned on days 7-10, then fitted on days 1-10. A replica is one GPU.
-Ours is the library ``forecasting.prewarming``, which no process runs: to do so the forecaster would
-need a service's minutes of a week, forests for them beside its rounds, and a round every minute.
-What it runs today is judged by the figures ``process_...``.
+Ours is tuned on days 7-10 with forests of days 1-6, by the functions that the process calls. What
+is judged is then read off ``status.replicas`` of DemandForecasts, as the forecaster process writes
+it each minute of days 11-14 (``_replica_process``), its forests fitted anew each day. A replica is
+one GPU.
 
 Figures at 1 %, 2 % and 5 % of all minutes. ``saved_share`` compares our hours with the fewest that
 any setting of any baseline needs, seen afterwards, for no more violating minutes than ours had in
@@ -32,25 +32,20 @@ from benchmarks._replica_fleet import (
     Outcome,
     Policy,
     just_in_time_hours,
+    least_hours,
     played,
 )
-from benchmarks._replica_ours import (
-    LEAD_LEVEL,
-    SETTINGS,
-    Setting,
-    Told,
-    by_process,
-    by_trees,
-    priced,
-    start_steps,
-)
+from benchmarks._replica_ours import LEAD_LEVEL, RULES, Told, banded, by_trees, start_steps
+from benchmarks._replica_process import Rule, published
 from benchmarks.runner import Options, Result, Target
+from forecasting.app.replica_minutes import Pace
 from forecasting.decisions import losses_by_change
+from forecasting.prewarming.needed_quantiles import ROUNDS
 
 NAME = "decision_value"
 SUMMARY = "GPU-hours of pre-warming by forecasts against reactive and predictive scaling"
 TAKES_ARGUMENTS = True
-USAGE: Final = "--with-node, --skip-process"
+USAGE: Final = "--with-node"
 
 BASELINES: Final = ("reactive", "dynamo", "aws")
 BUDGETS: Final = {"1_percent": 0.01, "2_percent": 0.02, "5_percent": 0.05}
@@ -86,20 +81,19 @@ def run(options: Options) -> Result:
     """All policies; ``--quick`` takes one service, fewer settings and trees."""
     parser = argparse.ArgumentParser(prog=NAME, add_help=False, exit_on_error=False)
     parser.add_argument("--with-node", action="store_true")
-    parser.add_argument("--skip-process", action="store_true")
     given = read_arguments(parser, options.arguments, USAGE)
     found = services(
         options.seed, ("m-small",) if options.quick else ("m-large", "m-mid", "m-small")
     )
     starts = start_minutes(options.seed, DAYS * DAY_MINUTES, with_node=given.with_node)
-    lead = float(np.quantile(starts, LEAD_LEVEL)) * 60.0 - 60.0  # orders take whole minutes
-    plant = Plant(found, starts, start_steps(lead), 12 if options.quick else 120)
+    lead = float(np.quantile(starts, LEAD_LEVEL)) * 60.0
+    last, rounds = (TESTED + 1, 12) if options.quick else (DAYS, ROUNDS)
+    plant = Plant(found, starts, lead, start_steps(lead), rounds, last)
     runs = _baselines(plant, 6 if options.quick else 1, options)
-    runs["ours"], trees = _by_trees(plant)
-    options.progress("ours")
-    if not (options.quick or given.skip_process):
-        runs["process"] = _by_process(plant)
-        options.progress("process")
+    side_by_side, trees = _by_trees(plant)
+    options.progress("ours, settings side by side")
+    runs["ours"] = _by_process(plant, side_by_side)
+    options.progress("ours, by the process")
     told: dict[str, float | int | str] = {
         "services": len(found),
         "start_mean_minutes": float(starts.mean()),
@@ -107,7 +101,8 @@ def run(options: Options) -> Result:
     }
     for name, share in BUDGETS.items():
         told |= _at_budget(runs, name, share)
-    told |= _perfect(plant, told) | _worth(plant, trees, runs["ours"]) | _against_keep_alive(runs)
+    kept = _against_keep_alive(runs["keep_alive"], side_by_side)
+    told |= _perfect(plant, told) | _worth(plant, trees, side_by_side) | kept
     return Result(told, TARGETS)
 
 
@@ -116,12 +111,17 @@ def run(options: Options) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """What all policies run on; ``steps`` and ``rounds`` are of our own model."""
+    """What all policies run on; ``lead`` (seconds), ``steps`` and ``rounds`` are of our model.
+
+    ``last`` is the day after those that are judged.
+    """
 
     services: Sequence[Service]
     starts: np.ndarray
+    lead: float
     steps: int
     rounds: int
+    last: int
 
 
 def _played(plant: Plant, service: Service, policy: Policy, settings: int) -> Outcome:
@@ -142,13 +142,15 @@ def _baselines(plant: Plant, sparse: int, options: Options) -> dict[str, Run]:
             outcome = _played(plant, service, policy, len(knobs))
             outcomes.setdefault(name, []).append(outcome)
         options.progress(f"baselines of {service.name}")
-    return {name: _run_of(seen, seen, FIRST_TUNED) for name, seen in outcomes.items()}
+    return {name: _run_of(plant, seen, seen, FIRST_TUNED) for name, seen in outcomes.items()}
 
 
-def _run_of(tuned: Sequence[Outcome], tested: Sequence[Outcome], first_tuned: int) -> Run:
+def _run_of(
+    plant: Plant, tuned: Sequence[Outcome], tested: Sequence[Outcome], first_tuned: int
+) -> Run:
     return Run(
         [outcome.between(first_tuned, TESTED) for outcome in tuned],
-        [outcome.between(TESTED, DAYS) for outcome in tested],
+        [outcome.between(TESTED, plant.last) for outcome in tested],
         TESTED - first_tuned,
     )
 
@@ -156,7 +158,7 @@ def _run_of(tuned: Sequence[Outcome], tested: Sequence[Outcome], first_tuned: in
 def _outcomes(plant: Plant, told: Sequence[Told], first: int, last: int) -> list[Outcome]:
     span = first * DAY_MINUTES, last * DAY_MINUTES
     return [
-        _played(plant, service, priced(service, t, *span), len(SETTINGS))
+        _played(plant, service, banded(service, t, *span), len(RULES))
         for service, t in zip(plant.services, told, strict=True)
     ]
 
@@ -167,15 +169,31 @@ def _by_trees(plant: Plant) -> tuple[Run, list[Told]]:
         return by_trees(plant.services, *minutes, plant.steps, plant.rounds)
 
     tuned = _outcomes(plant, told(FITTED, TESTED), FITTED, TESTED)
-    test = told(TESTED, DAYS)
-    return _run_of(tuned, _outcomes(plant, test, TESTED, DAYS), FITTED), test
+    test = told(TESTED, plant.last)
+    return _run_of(plant, tuned, _outcomes(plant, test, TESTED, plant.last), FITTED), test
 
 
-def _by_process(plant: Plant) -> Run:
-    first, last = FIRST_TUNED * DAY_MINUTES, DAYS * DAY_MINUTES
-    told = by_process(plant.services, first, last, plant.steps)
-    seen = _outcomes(plant, told, FIRST_TUNED, DAYS)
-    return _run_of(seen, seen, FIRST_TUNED)
+def _by_process(plant: Plant, tuned: Run) -> Run:
+    """What the process publishes with the rules that were chosen for each share of minutes."""
+    rules: list[list[Rule]] = [[] for _ in plant.services]
+    for share in BUDGETS.values():
+        picks = chosen(tuned.tuned, share * tuned.tuned_days * DAY_MINUTES * len(tuned.tuned))
+        for asked, pick in zip(rules, picks or _dearest(tuned), strict=True):
+            asked.append(RULES[pick])
+    tested = published(
+        plant.services,
+        rules,
+        plant.starts,
+        (TESTED, plant.last),
+        Pace(rounds=plant.rounds),
+        plant.lead,
+    )
+    return Run(tuned.tuned, tested, tuned.tuned_days)
+
+
+def _dearest(tuned: Run) -> tuple[int, ...]:
+    """Of each service the setting with the fewest violated minutes."""
+    return tuple(int(np.argmin(minutes)) for minutes, _ in tuned.tuned)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -223,7 +241,9 @@ def _at_budget(runs: Mapping[str, Run], name: str, share: float) -> dict[str, fl
     tested: dict[str, tuple[float, float]] = {}
     for policy, seen in runs.items():
         budget = share * seen.tuned_days * DAY_MINUTES * len(seen.tuned)
-        picks = chosen(seen.tuned, budget)
+        picks: Sequence[int] | None = chosen(seen.tuned, budget)
+        if policy == "ours":
+            picks = [list(BUDGETS).index(name)] * len(seen.tested)
         if picks is None or policy == "keep_alive":
             continue
         tested[policy] = sums(seen.tested, picks)
@@ -261,15 +281,17 @@ def _seen_afterwards(
 
 def _perfect(plant: Plant, told: Mapping[str, float | int | str]) -> dict[str, float]:
     """What whoever knew every minute would need, and what share of the best baseline it saves."""
-    first, last = TESTED * DAY_MINUTES, DAYS * DAY_MINUTES
+    first, last = TESTED * DAY_MINUTES, plant.last * DAY_MINUTES
     start = float(plant.starts.mean())
     hours = sum(
         just_in_time_hours(s.rates[first:last], s.replica_rate, start) for s in plant.services
     )
-    found = {"perfect_gpu_hours": hours}
+    queueing = sum(least_hours(s.rates[first:last], s.replica_rate, start) for s in plant.services)
+    found = {"perfect_gpu_hours": hours, "perfect_queueing_gpu_hours": queueing}
     for name in BUDGETS:
         if (best := told.get(f"best_baseline_gpu_hours_at_{name}")) is not None:
             found[f"perfect_saved_share_at_{name}"] = 1 - hours / float(best)
+            found[f"perfect_queueing_saved_share_at_{name}"] = 1 - queueing / float(best)
     return found
 
 
@@ -278,20 +300,20 @@ def _worth(plant: Plant, told: Sequence[Told], ours: Run) -> dict[str, float]:
     picks = chosen(ours.tuned, BUDGETS["2_percent"] * ours.tuned_days * DAY_MINUTES * len(told))
     losses: dict[str, float] = {}
     for service, t, pick in zip(plant.services, told, picks or (), strict=False):
-        setting = SETTINGS[pick]
-        span = TESTED * DAY_MINUTES, DAYS * DAY_MINUTES
+        rule = RULES[pick]
+        span = TESTED * DAY_MINUTES, plant.last * DAY_MINUTES
 
         def decide(
             changed: Floats | None, service: Service = service, t: Told = t,
-            setting: Setting = setting, span: tuple[int, int] = span,
+            rule: Rule = rule, span: tuple[int, int] = span,
         ) -> Outcome:  # fmt: skip
             if changed is None:
-                return _played(plant, service, priced(service, t, 0, 0, [setting]), 1)
-            policy = priced(service, Told(changed, t.levels), *span, [setting])
+                return _played(plant, service, banded(service, t, 0, 0, [rule]), 1)
+            policy = banded(service, Told(changed, t.levels), *span, [rule])
             return _played(plant, service, policy, 1)
 
-        def loss(outcome: Outcome, price: float = setting.price) -> float:
-            (minutes,), (hours,) = outcome.between(TESTED, DAYS)
+        def loss(outcome: Outcome, price: float = rule.violation_price) -> float:
+            (minutes,), (hours,) = outcome.between(TESTED, plant.last)
             return float(hours + price * minutes / 60.0)
 
         for name, value in losses_by_change(t.quantiles, decide, loss).items():
@@ -299,9 +321,9 @@ def _worth(plant: Plant, told: Sequence[Told], ours: Run) -> dict[str, float]:
     return {f"loss_gpu_hours_forecast_{name}": value for name, value in losses.items()}
 
 
-def _against_keep_alive(runs: Mapping[str, Run]) -> dict[str, float]:
+def _against_keep_alive(keep_alive: Run, side_by_side: Run) -> dict[str, float]:
     """Violating minutes over those of a fixed keep-alive, with no more GPU-hours than it has."""
-    kept, ours = runs["keep_alive"].tested, runs["ours"].tested
+    kept, ours = keep_alive.tested, side_by_side.tested
     place = policies.KEPT_MINUTES.index(KEEP_ALIVE_MINUTES)
     minutes, hours = sums(kept, [place] * len(kept))
     # With both axes swapped: the fewest minutes within the hours.

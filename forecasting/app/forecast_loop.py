@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
+from forecasting.app.replica_minutes import MinuteAnswers
 from forecasting.app.replica_needs import ReplicaNeeds
 from forecasting.app.running_work_reader import RunningWorkReader
 from forecasting.forecast_status import needed_in_lead, status_of
@@ -55,11 +56,13 @@ class Beginning:
         state: The models, and what an earlier process has learned.
         keep: Told of the state after each good round.
         shard: Which of several forecasters it is.
+        minutes: Replicas that are decided between rounds.
     """
 
     state: ForecasterState
     keep: Callable[[ForecasterState], None] = _forgotten
     shard: Shard = WHOLE
+    minutes: MinuteAnswers = field(default_factory=MinuteAnswers)
 
 
 class ForecasterProcess:
@@ -91,7 +94,7 @@ class ForecasterProcess:
         self._state = self._begin.state
         self.metrics = metrics or ForecastMetrics(shard=self._begin.shard)
         self._statuses = ForecastStatuses(kube, self.metrics)
-        self._replicas = ReplicaNeeds(interval_seconds)
+        self._replicas = ReplicaNeeds(interval_seconds, self._begin.minutes)
         self._running = RunningWorkReader(kube)
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -79,6 +80,8 @@ class ForecastMetrics:
             "Replicas that the target should have now, of those that ask for it (HPA, KEDA)",
             _LABELS, registry=self.registry,
         ))  # fmt: skip
+        self._counts: dict[TargetKey, float] = {}
+        self._lock = threading.Lock()
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
             registry=self.registry,
@@ -129,10 +132,12 @@ class ForecastMetrics:
             {(*a.target.key, flag): 1.0 for a in answers if a.made for flag in a.flags}
         )
         self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
-        self._replicas.show(
-            {key: told["replicas"]["count"] for key, told in statuses.items()
-             if "replicas" in told}
-        )  # fmt: skip
+        with self._lock:
+            self._counts = {
+                key: told["replicas"]["count"] for key, told in statuses.items()
+                if "replicas" in told
+            }  # fmt: skip
+            self._replicas.show(self._counts)
         self._tokens.show(statuses)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
@@ -142,6 +147,16 @@ class ForecastMetrics:
         self._rehearsing.set(sum(answer.awaits_record for answer in answers))
         self._round.set(duration_seconds)
         self._last.labels(self._shard).set(now_seconds)
+
+    def show_replicas(self, counts: Mapping[TargetKey, float]) -> None:
+        """What was decided between two rounds; all others stay.
+
+        Args:
+            counts: Replicas by object.
+        """
+        with self._lock:
+            self._counts |= counts
+            self._replicas.show(self._counts)
 
     def failed(self, error: Exception) -> None:
         """Count one failure."""

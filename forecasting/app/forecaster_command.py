@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.app.rehearsal_process import RehearsalProcess
+from forecasting.app.replica_minutes import Outlets, Pace, ReplicaMinutes
 from forecasting.remembered_source import RememberedSource
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesSource
@@ -44,15 +45,15 @@ from wattpack.ending import end_noted
 from wattpack.errors import InputError
 from wattpack.http_port import HttpPort
 from wattpack.kube.informer import Informer
-from wattpack.kube.port import AccessReviews
+from wattpack.kube.port import AccessReviews, JsonObject
 from wattpack.logs import add_log_level, log_json
 from wattpack.metrics_port import metrics_port, reader_access
 
 log = logging.getLogger(__name__)
 
 _FLAGS: Final = (
-    *HISTORY_FLAGS, "interval_seconds", "state_file", "models", "shard", "metrics_host",
-    "metrics_port", "metrics_insecure", "kubeconfig",
+    *HISTORY_FLAGS, "interval_seconds", "replicas_interval_seconds", "state_file", "models",
+    "shard", "metrics_host", "metrics_port", "metrics_insecure", "kubeconfig",
 )  # fmt: skip
 
 
@@ -60,6 +61,9 @@ class ForecasterSettings(HistorySettings):
     """How the forecaster runs (file < environment ``WATTPACK_…`` < flag)."""
 
     interval_seconds: float = Field(600.0, ge=10, le=86400, description="between rounds")
+    replicas_interval_seconds: float = Field(
+        60.0, ge=30, le=3600, description="between decisions on replicas by their minutes"
+    )
     state_file: Path | None = Field(
         None, description="what was learned of its own errors, kept over restarts; none: rehearse"
     )
@@ -87,6 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="YAML file of settings")
     add_history_flags(parser)
     parser.add_argument("--interval-seconds", type=float, help="between rounds (600)")
+    parser.add_argument(
+        "--replicas-interval-seconds", type=float,
+        help="between decisions on replicas by their minutes (60)",
+    )  # fmt: skip
     parser.add_argument("--state-file", type=Path, help="keep what was learned over restarts")
     parser.add_argument("--models", choices=("all", "ridge"), help="which models answer (all)")
     parser.add_argument(
@@ -153,6 +161,10 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     verdicts = VerdictThread(
         clock, kube, lambda: filter(shard.owns, forecasts.list()), process.metrics
     )
+    replicas = _replica_threads(
+        settings, clock, lambda: filter(shard.owns, forecasts.list()),
+        Outlets(kube, begin.minutes, process.metrics),
+    )  # fmt: skip
     answers = PlanThread(
         clock,
         kube,
@@ -179,15 +191,34 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
             http.start()
         for part in (*informers, verdicts, answers):
             part.start()
+        for thread in replicas:
+            thread.start()
         process.run(end.told, wake)
         if http is not None:
             http.stop()
+        for thread in replicas:
+            thread.stop()
         for part in (answers, verdicts, *informers):
             part.stop()
         process.state.close()
         if desk is not None:
             desk.close()
     return 0
+
+
+def _replica_threads(
+    settings: ForecasterSettings,
+    clock: Clock,
+    objects: Callable[[], Iterable[JsonObject]],
+    outlets: Outlets,
+) -> tuple[ReplicaMinutes, ...]:
+    """None with a history file: its bins are of ten minutes."""
+    if settings.prometheus_url is None:
+        return ()
+    # Of its own: what remembers and what tells flags is for one reader.
+    source = RememberedSource(open_history(settings))
+    pace = Pace(settings.replicas_interval_seconds)
+    return (ReplicaMinutes(clock, objects, source, outlets, pace),)
 
 
 def _state(settings: ForecasterSettings, clock: Clock) -> ForecasterState:

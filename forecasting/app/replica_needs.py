@@ -1,11 +1,16 @@
-"""Says in the statuses of a round how many replicas each service should have, without flutter."""
+"""Says in the statuses of a round how many replicas each service should have, without flutter.
+
+What was decided by minutes (``replica_minutes``) counts; the steps of the round's forecast decide
+for services whose minutes nobody has.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from forecasting.app.replica_minutes import MinuteAnswers
 from forecasting.decisions import ChangeLimits, SteadyState, steadied
 from forecasting.lead_time import StepWindow
 from forecasting.prewarming.replica_need import (
@@ -21,16 +26,21 @@ from wattpack.kube.port import JsonObject
 
 Status = dict[str, Any]
 
+HOLD_SECONDS: Final = 1800.0
+"""Where a rule names none: three rounds (assumed)."""
+
 
 class ReplicaNeeds:
     """Remembers what it asked for: more at once, fewer after the hold.
 
     Args:
         interval_seconds: Between rounds.
+        minutes: What is decided between them.
     """
 
-    def __init__(self, interval_seconds: float) -> None:
+    def __init__(self, interval_seconds: float, minutes: MinuteAnswers) -> None:
         self._interval_seconds = interval_seconds
+        self._minutes = minutes
         self._steady: dict[TargetKey, SteadyState] = {}
 
     def add_to(
@@ -56,7 +66,13 @@ class ReplicaNeeds:
         for answer in answers:
             key = answer.target.key
             asked = (bodies[key].get("spec") or {}).get("replicas")
-            if asked is None or key not in statuses or not _is_ready(statuses[key]):
+            if asked is None or key not in statuses:
+                continue
+            if (by_minutes := self._minutes.fresh(key, now_seconds)) is not None:
+                statuses[key]["replicas"] = by_minutes.to_json()
+                self._steady.pop(key, None)
+                continue
+            if not _is_ready(statuses[key]):
                 continue
             lead = leads.get(key)
             need = self._need(
@@ -90,7 +106,8 @@ class ReplicaNeeds:
         if wish is None:
             return None
         before = self._steady.get(target.key) or _as_told(told, monotonic_seconds)
-        limits = ChangeLimits(hold_seconds=rule.hold_seconds, urgent="up")
+        hold_seconds = HOLD_SECONDS if rule.hold_seconds is None else rule.hold_seconds
+        limits = ChangeLimits(hold_seconds=hold_seconds, urgent="up")
         steady, self._steady[target.key] = steadied(wish, monotonic_seconds, before, limits)
         return ReplicaNeed(
             count=round(steady.amount),

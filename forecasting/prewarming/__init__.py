@@ -1,9 +1,8 @@
 """Replicas ahead of need.
 
-    process:  quantiles of steps ─► replica_need ─► status.replicas
-    library:  minutes of demand ─► demand_features ─► needed_quantiles ─► priced_replicas
+    minutes of demand ─► minute_needs (demand_features, needed_quantiles) ─► replica_band ─► status
+    quantiles of steps ─► replica_need ─► status, where nobody has minutes
 
-The library forecasts the rate that the coming minutes need (``needed_rate``) for the start's own
-horizon; forecasts of ten-minute bins see nothing of them. No process runs it: ``docs/decisions.md``
-says what that would take, and ``benchmarks/decision_value.py`` what it saves.
+``forecasting.app.replica_minutes`` decides each minute, ``forecasting.app.replica_needs`` with each
+round; ``benchmarks/decision_value.py`` says what it saves.
 """

@@ -12,15 +12,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from forecasting.prewarming.demand_features import FLOOR_SHARE, demand_features, usual_rate
+from forecasting.prewarming.demand_features import (
+    FLOOR_SHARE,
+    REACH,
+    demand_features,
+    usual_rate,
+)
 from forecasting.prewarming.needed_rate import needed_rates
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
 LEVELS: Final = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
-ROUNDS: Final = 120
+ROUNDS: Final = 200
 PARAMETERS: Final = {
-    "objective": "quantile", "learning_rate": 0.05, "num_leaves": 7, "min_data_in_leaf": 1000,
+    "objective": "quantile", "learning_rate": 0.05, "num_leaves": 7, "min_data_in_leaf": 500,
     "feature_fraction": 0.5, "bagging_fraction": 0.5, "bagging_freq": 1,
     "num_threads": 1, "seed": 1, "deterministic": True, "force_row_wise": True, "verbose": -1,
 }  # fmt: skip
@@ -28,6 +33,9 @@ PARAMETERS: Final = {
 
 WARM_UP: Final = 1440
 """Steps at the start of each service that are not learned from: their day before is not known."""
+
+MOST_ROWS: Final = 60_000
+"""Moments that are learned from, of all services together: about 15 seconds of one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,15 @@ class NeededQuantiles:
             Shape (n_bins + 1, n_levels), never falling over levels, none negative; the last row is
             for what comes next.
         """
-        features, level = demand_features(rates, usual)
+        return self._told(*demand_features(rates, usual), usual)
+
+    def newest(self, rates: Floats, usual: float) -> Floats:
+        """The last row of ``quantiles`` alone, shape (n_levels,)."""
+        features, level = demand_features(rates[-REACH:], usual)
+        row: Floats = self._told(features[-1:], level[-1:], usual)[0]
+        return row
+
+    def _told(self, features: Floats, level: Floats, usual: float) -> Floats:
         ratios = np.stack([forest.predict(features) for forest in self.forests], axis=1)
         values = np.exp(ratios + level[:, None]) - FLOOR_SHARE * usual
         result: Floats = np.maximum(np.sort(values, axis=1), 0.0)
@@ -81,23 +97,25 @@ def fit_needed_quantiles(
     Raises:
         InputError: no service with more than a day of steps.
     """
+    usual = tuple(usual_rate(rates) for rates in services)
     # Imported where it is fitted: it takes a second, and who only reads a forecast needs it not.
     import lightgbm
 
-    rows, wanted, usual = [], [], []
-    for rates in services:
-        usual.append(usual_rate(rates))
-        features, level = demand_features(rates, usual[-1])
+    rows, wanted = [], []
+    for rates, ordinary in zip(services, usual, strict=True):
+        features, level = demand_features(rates, ordinary)
         needed = needed_rates(rates, steps, step_seconds, wait_seconds)
-        target = np.log(needed + FLOOR_SHARE * usual[-1]) - level[:-1]
+        target = np.log(needed + FLOOR_SHARE * ordinary) - level[:-1]
         known = np.isfinite(target)
         known[:WARM_UP] = False
         rows.append(features[:-1][known])
         wanted.append(target[known])
     if not sum(map(len, wanted)):
         raise InputError("services", f"one with more than {WARM_UP + steps} steps", len(services))
-    data = lightgbm.Dataset(np.concatenate(rows), np.concatenate(wanted), free_raw_data=False)
+    every = max(1, -(-sum(map(len, wanted)) // MOST_ROWS))
+    learned, targets = np.concatenate(rows)[::every], np.concatenate(wanted)[::every]
+    data = lightgbm.Dataset(learned, targets, free_raw_data=False)
     forests = tuple(
         lightgbm.train({**PARAMETERS, "alpha": level}, data, rounds) for level in LEVELS
     )
-    return NeededQuantiles(forests, LEVELS, tuple(usual))
+    return NeededQuantiles(forests, LEVELS, usual)

@@ -57,10 +57,43 @@ def priced_replicas(
     return np.concatenate(found)
 
 
+def risked_replicas(
+    quantiles: Floats, levels: Sequence[float], replica_rate: float, risk: float, least: int = 1
+) -> npt.NDArray[np.int64]:
+    """The least number that is short with a probability of at most ``risk``, shape (n,)."""
+    kept = require_number("risk", risk, exclusive_minimum=0, maximum=1)
+    values = np.asarray(quantiles, dtype=np.float64) / replica_rate
+    tails = np.log1p(-np.asarray(levels, dtype=np.float64))
+    most = int(np.ceil(min(values.max(initial=0.0), 1e6))) + 1 + least
+    numbers = np.arange(least, most + 65)
+    parts = np.array_split(values, max(1, -(-len(values) // CHUNK)))
+    short = np.concatenate([_short_shares(part, tails, numbers) for part in parts])
+    enough = np.where((short <= kept).any(axis=1), (short <= kept).argmax(axis=1), len(numbers) - 1)
+    found: npt.NDArray[np.int64] = numbers[enough]
+    return found
+
+
+def short_share(
+    quantiles: Floats, levels: Sequence[float], replica_rate: float, replicas: int
+) -> float:
+    """Probability that so many are fewer than are needed, by quantiles of shape (n_levels,)."""
+    tails = np.log1p(-np.asarray(levels, dtype=np.float64))
+    needs = np.asarray(quantiles, dtype=np.float64)[None] / replica_rate
+    return float(_short_shares(needs, tails, np.array([replicas]))[0, 0])
+
+
 def _cheapest(
     needs: Floats, tails: Floats, replicas: npt.NDArray[np.int64], prices: Sequence[float]
 ) -> npt.NDArray[np.int64]:
-    """Of one part; ``tails`` are the logarithms of what lies above each level."""
+    """Of one part."""
+    short = _short_shares(needs, tails, replicas)
+    best = [np.argmin(replicas + price * short, axis=1) for price in prices]
+    cheapest: npt.NDArray[np.int64] = replicas[np.stack(best, axis=1)]
+    return cheapest
+
+
+def _short_shares(needs: Floats, tails: Floats, replicas: npt.NDArray[np.int64]) -> Floats:
+    """Of each moment and number; ``tails`` are the logarithms of what lies above each level."""
     # Equal quantiles would have no slope between them.
     apart = needs + 1e-9 * np.arange(needs.shape[1])
     place = (apart[:, None, :] < replicas[None, :, None]).sum(axis=2)
@@ -70,7 +103,5 @@ def _cheapest(
     slope = (tails[-1] - tails[-3]) / np.maximum(apart[:, -1:] - apart[:, -3:-2], 0.5)
     beyond = tails[-1] + slope * (replicas - apart[:, -1:])
     tail = np.where(place == needs.shape[1], beyond, np.where(place == 0, 0.0, inside))
-    short = np.exp(np.minimum(tail, 0.0))
-    best = [np.argmin(replicas + price * short, axis=1) for price in prices]
-    cheapest: npt.NDArray[np.int64] = replicas[np.stack(best, axis=1)]
-    return cheapest
+    shares: Floats = np.exp(np.minimum(tail, 0.0))
+    return shares

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks import decision_value
 from benchmarks._replica_demand import services, start_minutes
-from benchmarks._replica_fleet import played
+from benchmarks._replica_fleet import just_in_time_hours, least_hours, played
 from benchmarks._replica_policies import constant, hourly_forecast, kalman, reactive
 from benchmarks.runner import Options
 
@@ -43,6 +43,18 @@ def test_the_plant_does_what_single_replicas_do(minutes: list[tuple[int, int, in
     violated, hours = one_by_one(rates, starts, wanted)
     assert outcome.violated[:, 0].sum() == violated
     assert outcome.hours[:, 0].sum() == pytest.approx(hours)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([0.0, 1.0, 4.0]))
+def test_who_lets_people_wait_needs_no_more(rates: list[int], start: float) -> None:
+    known = np.array(rates, float)
+    assert least_hours(known, 1.0, start) <= just_in_time_hours(known, 1.0, start) + 1e-6
+
+
+def test_a_flat_hour_is_served_by_what_leaves_ten_seconds_of_queue() -> None:
+    replicas = 36_000 / 3_610
+    found = least_hours(np.full(60, 10.0), 1.0, 3.0)
+    assert found == pytest.approx(replicas * 63 / 60, rel=1e-3)
 
 
 settings = st.lists(st.tuples(small, small), min_size=1, max_size=5)

@@ -102,7 +102,11 @@ class ReplicaRule(ApiModel):
     ] = None
     violation_price: Annotated[
         float | None,
-        Field(gt=0, description="Replica windows that one short window is worth"),
+        Field(
+            gt=0,
+            le=1e9,
+            description="Replica windows that one short window is worth; by minutes: minutes",
+        ),
     ] = None
     start_seconds: Annotated[
         float | None,
@@ -115,9 +119,27 @@ class ReplicaRule(ApiModel):
     least: Annotated[int, Field(ge=0, le=10_000, description="That always run")] = 1
     most: Annotated[int, Field(ge=0, le=10_000, description="That there is room for")] = 10_000
     hold_seconds: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=86400,
+            description="Fewer only after so long; more at once. Default 1800, by minutes 480",
+        ),
+    ] = None
+    wait_seconds: Annotated[
+        float, Field(ge=0, le=3600, description="By minutes: wait that is within the objective")
+    ] = 10.0
+    queue_series: Annotated[
+        str | None,
+        Field(min_length=1, max_length=4096, description="By minutes: requests that wait"),
+    ] = None
+    clear_seconds: Annotated[
+        float, Field(gt=0, le=3600, description="By minutes: in which they are worked off")
+    ] = 60.0
+    keep_ratio: Annotated[
         float,
-        Field(ge=0, le=86400, description="Fewer only after so long; more at once"),
-    ] = 1800.0
+        Field(ge=1, le=100, description="By minutes: price to keep one over price to order it"),
+    ] = 2.0
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice"),
