@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.beside_meters import beside_meters_watts
 from controller.changes import (
     SILENCE_NS,
     ChangeMemory,
@@ -156,8 +157,9 @@ def _planned(tick: Tick, state: State, metered: Metered) -> tuple[FloatArray, Fl
     """
     nodes = metered.by_nodes_watts
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    beyond = metered.followed_watts - nodes
-    beyond = np.where(np.isnan(beyond), 0.0, beyond)
+    # A domain without a meter is bounded, and told of, by those of other levels.
+    shown = metered.followed_watts
+    beyond = np.where(np.isnan(shown), metered.draw_watts, shown) - nodes
     rate = 1.0 - np.exp(-seconds / _BEYOND_NODES_SECONDS)
     beyond = state.beyond_nodes_watts + rate * (beyond - state.beyond_nodes_watts)
     excess = metered.draw_watts - nodes
@@ -213,11 +215,14 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     age = (tick.now_ns - stamp) / NS_PER_SECOND
     since = least_change(change.largest_watts, _unheard_watts(tick, state, known))
     bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
-    draw = bounds.applied_to(by_nodes)
+    followed = meter + change.lagged_watts
+    unmetered = np.where(np.isnan(known.host_watts), tick.topology.node_worst_watts, 0.0)
+    told = np.where(credible, followed, np.nan)
+    beside = beside_meters_watts(load, by_nodes, told, (1.0 - share) * unmetered, usable)
+    draw = bounds.applied_to(by_nodes + beside)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
     guessed = np.isnan(known.host_watts) & (share >= 1.0)
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
-    followed = meter + change.lagged_watts
     at_worst = at_worst / load.efficiency
     confirmed = np.where(usable, credible, memory.last_time_ns >= 0)
     shown_node = np.where(np.isnan(known.host_watts), share < 1.0, _of_whole_servers(tick))
