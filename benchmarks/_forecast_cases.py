@@ -30,7 +30,7 @@ from wattpack.errors import InputError
 
 __all__ = ["USAGE", "Case", "Figures", "absent", "cases", "targets_of"]
 
-USAGE: Final = "--data FILE (wide CSV: seconds, then a column a series), --confirmation"
+USAGE: Final = "--data FILE (wide CSV: times, then a column a series), --confirmation"
 CHEAP: Final = ("seasonal_naive", "last_value", "autoreg", "dynamo_constant", "dynamo_kalman")
 """References of quick runs."""
 

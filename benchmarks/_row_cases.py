@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +34,7 @@ from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import Held, RowWork
 from simulation.scenario import Scenario, load_scenario
 from telemetry.large_rise import RISE_SHARE
-from wattpack.errors import InputError
+from wattpack.errors import InputError, SafetyError
 from wattpack.settings import read_yaml_mapping, validate
 
 Floats = NDArray[np.float64]
@@ -107,6 +108,29 @@ def shard_kind(name: str, asked: Asked, seconds: float) -> str:
     return f"{name}-{seconds:g}-{made.hexdigest()[:12]}"
 
 
+@contextmanager
+def i1_told_of(scenario: Scenario, file: Path | None) -> Iterator[None]:
+    """A row that I1 forbids is refused by the key of its rating."""
+    try:
+        yield
+    except SafetyError as error:
+        expected = f"a rating that carries its servers ({error})"
+        rated, source = scenario.row.rated_servers, "" if file is None else str(file)
+        raise InputError("row.rated_servers", expected, rated, source) from error
+
+
+def require_i1(scenario: Scenario, file: Path) -> None:
+    """Pass only a row whose guaranteed caps fit.
+
+    Raises:
+        InputError: naming file and key.
+    """
+    plant = RowPlant(scenario, START_NS)
+    work = RandomRow(plant, scenario.seed).work()
+    with i1_told_of(scenario, file):
+        product_topology(plant, work.priority, work.gang)
+
+
 class RowCase:
     """One row with one seed's work.
 
@@ -132,7 +156,8 @@ class RowCase:
         self.plant = RowPlant(self.scenario, START_NS)
         self.row = RandomRow(self.plant, seed, self.settings)
         first = self.row.work()
-        self.topology: Topology = product_topology(self.plant, first.priority, first.gang)
+        with i1_told_of(self.scenario, asked.scenario):
+            self.topology: Topology = product_topology(self.plant, first.priority, first.gang)
 
     def wattpack(
         self, arm: Arm, faults: RowFaults = NO_FAULTS, work: RowWork | None = None

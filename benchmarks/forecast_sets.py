@@ -12,7 +12,9 @@ import gzip
 import hashlib
 import io
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from wattpack.errors import InputError
+from wattpack.errors import InputError, read_from
 
 __all__ = [
     "BIN_SECONDS",
@@ -172,7 +174,7 @@ def tuning(given: ForecastSet, first: int = 4 * DAY, stride: int = STRIDE) -> Fo
 
 
 def from_file(path: Path) -> ForecastSet:
-    """The same rule on any wide CSV: seconds in the first column, then one column a series.
+    """The same rule on any wide CSV: seconds, or times with offset, then one column a series.
 
     Every window that fits is judged, not twenty only.
 
@@ -231,8 +233,26 @@ def _wide(path: Path) -> tuple[tuple[str, ...], Floats, Floats]:
     for i, row in enumerate(rows[1:]):
         if len(row) != width:
             raise InputError("--data", f"{width} cells in row {i + 2}", len(row), str(path))
-        cells[i] = [_number(cell, i + 2, name) for cell, name in zip(row, rows[0], strict=True)]
+        with read_from(str(path)):
+            cells[i, 0] = _seconds(row[0], i + 2)
+            names = rows[0][1:]
+            cells[i, 1:] = [_number(c, i + 2, name) for c, name in zip(row[1:], names, strict=True)]
     return tuple(rows[0][1:]), cells[:, 0], cells[:, 1:].T.copy()
+
+
+def _seconds(cell: str, line: int) -> float:
+    """Unix seconds, as such or as a time with its offset."""
+    with suppress(ValueError):
+        float(cell)
+        return _number(cell, line, "time")
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        expected = f"Unix seconds in row {line}, or a time like 2026-11-23T18:00:00Z"
+        raise InputError("--data", expected, cell) from None
+    if moment.tzinfo is None:
+        raise InputError("--data", f"a time with its offset in row {line}, such as …Z", cell)
+    return moment.timestamp()
 
 
 def _number(cell: str, line: int, column: str) -> float:

@@ -26,6 +26,7 @@ from benchmarks._breaker_curves import breaker_curves
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._row_cases import require_i1
 from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
@@ -59,6 +60,8 @@ def run(options: Options) -> Result:
     """All runs that are asked for, those of ``--resume`` included."""
     asked = _arguments(options.arguments)
     scenario = load_scenario(asked.scenario)
+    if asked.scenario is not None:
+        require_i1(scenario, asked.scenario)
     kind = RunsKind.of(scenario, options.seed, rests_on_digest(one_run.__module__))
     began = time.perf_counter()
     if options.quick:

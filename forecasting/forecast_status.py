@@ -159,19 +159,23 @@ def _verdict(
     windows, missed = record.total.windows, record.total.violations[0]
     message = f"{method}; coverage of p99 {windows - missed}/{windows}"
     message += f"; {', '.join(answer.flags)}" if answer.flags else ""
+    now = float(made.now[answer.row])
+    if target.ceiling is not None and now > target.ceiling:
+        message += f"; all is cut at {_ceiling(target)}, below the newest value, {now:g}"
     return "Fallback" if method in FALLBACKS else "Forecast", message
 
 
 def _without_history(target: Target, has_values: bool) -> str:
     found = "less than a day of values" if has_values else "no value in ten days"
-    # What is asked by a command is no object.
-    named = "spec.ceilingWatts" if target.namespace else "--ceiling"
-    bound = (
-        f"no {named}: nothing can be said"
-        if target.ceiling is None
-        else f"{named} of {target.ceiling:g} stands in"
-    )
+    told = _ceiling(target)
+    bound = f"no {told}: nothing can be said" if target.ceiling is None else f"{told} stands in"
     return f"{found} of {target.series[:200]!r}, {bound}"
+
+
+def _ceiling(target: Target) -> str:
+    """The ceiling as whoever asked calls it; what is asked by a command is no object."""
+    named = "spec.ceilingWatts" if target.namespace else "--ceiling"
+    return named if target.ceiling is None else f"{named} of {target.ceiling:g}"
 
 
 def _figures(answer: TargetForecast, made: Forecast) -> dict[str, Any]:

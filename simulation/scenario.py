@@ -13,8 +13,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from capacity.profile_errors import UnknownGpuModel
+from capacity.profile_library import shipped_library
 from simulation.plant_constants import PlantConstants, frozen_plant
 from simulation.training_fleet.fleet_settings import FleetSettings
+from wattpack.errors import InputError
 from wattpack.settings import Settings, read_yaml_mapping, validate
 
 Seconds = Annotated[float, Field(gt=0, le=1e8)]
@@ -435,4 +438,12 @@ def load_scenario(path: Path | None = None, **overrides: object) -> Scenario:
     """
     values: dict[str, Any] = read_yaml_mapping(path) if path is not None else {}
     values.update({name: value for name, value in overrides.items() if value is not None})
-    return validate(Scenario, values, str(path) if path else "")
+    source = str(path) if path else ""
+    scenario = validate(Scenario, values, source)
+    for group in scenario.row.groups:
+        try:
+            shipped_library().find(group.gpu_model)
+        except UnknownGpuModel as error:
+            key = "row.groups[].gpu_model"
+            raise InputError(key, error.expected, group.gpu_model, source) from error
+    return scenario

@@ -113,7 +113,8 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
         if first["type"] == _TRUTH:
             place, got = (*place, first["ctx"]["name"]), first["ctx"]["value"]
         field = ".".join(str(part) for part in place) or model.__name__
-        expected = first["msg"][0].lower() + first["msg"][1:]
+        told = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        expected = told[0].lower() + told[1:]
         if first["type"] == "extra_forbidden":
             expected = f"a known key{did_you_mean(str(first['loc'][-1]), _all_names(model))}"
         raise InputError(field, expected, got, source) from error

@@ -248,6 +248,7 @@ def _print_tables(
             print(f"{name}: {ready_message(status)}")
         elif len(statuses) == 1:
             console.print(steps_table(status))
+            print(ready_message(status))
             if why := peak_line(status):
                 print(why)
         if args.tokens is not None:

@@ -77,7 +77,6 @@ def steps_table(status: dict[str, Any]) -> Table:
     for k in sorted({*range(5, steps, 6), steps - 1}):
         values = [_figure(path["values"][k]) for path in status["quantiles"]]
         table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:.3g} h", *values)
-    table.caption = ready_message(status)
     return table
 
 

@@ -11,8 +11,11 @@ import yaml
 
 from benchmarks import (
     allocation_scale,
+    feed_loss,
+    headroom,
     inference_row,
     lease_safety,
+    no_trip,
     polca_weeks,
     priority,
     restart,
@@ -243,3 +246,22 @@ def test_polca_weeks_runs_on_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert mean({"rated_servers": 4}) > 1.5 * mean({"rated_servers": 8})
     with pytest.raises(InputError, match=r"row\.groups"):
         polca_weeks.run(asked(of_inference(tmp_path, {}), "--servers", "5"))
+
+
+@pytest.mark.parametrize("benchmark", [headroom, no_trip, feed_loss])
+@pytest.mark.parametrize(
+    ("row", "key", "expected"),
+    [
+        ({"groups": [{"gpu_model": "H300", "count": 4}]}, "row.groups[].gpu_model", "one of A100"),
+        ({"groups": [{"gpu_model": "H100-SXM", "count": 60}]}, "row.rated_servers", "I1: domain"),
+    ],
+)
+def test_a_row_that_cannot_run_is_refused_by_key_and_file(
+    tmp_path: Path, benchmark: Any, row: dict[str, Any], key: str, expected: str
+) -> None:
+    plain = {"gpus_per_server": 8, "rated_server_watts": 10_200, "rated_servers": 10}
+    file = written(tmp_path, row | plain | {"rack_rated_servers": 40})
+    with pytest.raises(InputError) as refused:
+        benchmark.run(asked(file))
+    assert (refused.value.field, refused.value.source) == (key, str(file))
+    assert expected in refused.value.expected

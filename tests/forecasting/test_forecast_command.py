@@ -65,6 +65,14 @@ def test_json_holds_a_status_a_series_within_its_ceiling(asked: Any) -> None:
     assert [path["level"] for path in found["domain:row"]["quantiles"]] == [0.1, 0.5]
 
 
+def test_a_ceiling_below_what_is_drawn_is_told(asked: Any) -> None:
+    status, cut, _ = asked("domain:row", "--ceiling", "0.1")
+    assert status == 0
+    assert "all is cut at --ceiling of 0.1, below the newest value" in " ".join(cut.split())
+    _, whole, _ = asked("domain:row", "--ceiling", "1e6")
+    assert "all is cut" not in whole
+
+
 def test_what_a_start_up_needs_is_told_beside_it(asked: Any) -> None:
     status, out, _ = asked("domain:row", "--lead-for", "decoder-decode")
     assert status == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,20 @@ def test_a_file_of_the_users_is_cut_by_the_same_rule(tmp_path: Path) -> None:
     )
 
 
+def test_times_with_their_offset_are_the_same_as_seconds(tmp_path: Path) -> None:
+    file = _wide_file(tmp_path)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    told = [lines[0]]
+    for line in lines[1:]:
+        seconds, rest = line.split(",", 1)
+        told.append(f"{datetime.fromtimestamp(float(seconds), UTC).isoformat()},{rest}")
+    seconds_file = sets.from_file(file)
+    file.write_text("\n".join(told) + "\n", encoding="utf-8")
+    times = sets.from_file(file)
+    assert (times.series, times.origins) == (seconds_file.series, seconds_file.origins)
+    assert np.array_equal(times.values, seconds_file.values)
+
+
 @pytest.mark.parametrize("cell", ["", "NaN", "1e400", "-1", "x", "-inf"])
 def test_a_cell_that_is_no_demand_is_refused_by_name(tmp_path: Path, cell: str) -> None:
     with pytest.raises(InputError, match=r"row 701, busy"):
@@ -88,6 +103,11 @@ def test_files_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
     short.write_text("t_s,a\n0,1\n60,2\n", encoding="utf-8")
     with pytest.raises(InputError, match="every 600 s"):
         sets.from_file(short)
+    for time in ("2026-11-01 00:00", "1.11.2026"):
+        short.write_text(f"time,a\n{time},1\n", encoding="utf-8")
+        with pytest.raises(InputError, match="in row 2") as refused:
+            sets.from_file(short)
+        assert str(short) in str(refused.value)
     short.write_text("t_s,a\n0,1\n600\n", encoding="utf-8")
     with pytest.raises(InputError, match="2 cells in row 3"):
         sets.from_file(short)

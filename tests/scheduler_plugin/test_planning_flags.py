@@ -91,7 +91,7 @@ def test_what_if_compares_plans_of_the_same_choice(
         (("--objective", "cost"), "error: --objective: expected disruption among the stages"),
         (("--objective", "disruption,no"), "or 'carbon', got 'disruption,no'"),
         (("--risk-below-priority", "1000=0.05"), "--risk-below-priority: expected only with --clu"),
-        (("--gpu-prices", "A=0"), "--gpu-prices: gpu_prices.A: expected input should be greater"),
+        (("--gpu-prices", "A=0"), "--gpu-prices: gpu_prices.A: expected greater"),
         (("--carbon-grams-per-kwh", "a=-1"), "--carbon-grams-per-kwh: carbon_grams_per_kwh.a"),
         (("--config", "nothing.yaml"), "nothing.yaml"),
     ],

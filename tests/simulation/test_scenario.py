@@ -82,7 +82,12 @@ def test_a_server_at_full_load_stays_within_its_nameplate() -> None:
         ("row: {groups: []}", "row.groups", "at least 1"),
         ("row: 7", "row", "dictionary"),
         ("row: {racks: 99}", "Scenario", "racks exceeds"),
-        ("faults: [{kind: gremlins, at_seconds: 1}]", "faults.0.kind", "input should be"),
+        ("faults: [{kind: gremlins, at_seconds: 1}]", "faults.0.kind", "'feed_loss'"),
+        (
+            "row: {racks: 1, groups: [{gpu_model: H300, count: 1}]}",
+            "row.groups[].gpu_model",
+            "one of A100-SXM",
+        ),
         ("faults: [{kind: feed_loss}]", "faults.0.at_seconds", "required"),
         ("batch: {priority_class: urgent}", "Scenario", "'urgent' is not one of"),
         ("batch: {min_load_ratio: 0.9, max_load_ratio: 0.1}", "batch", "exceeds"),

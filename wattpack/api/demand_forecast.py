@@ -142,7 +142,9 @@ class ReplicaRule(ApiModel):
     ] = 2.0
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice"),
+        CelRule(
+            "!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice, not both"
+        ),
         CelRule(
             "!has(self.most) || (has(self.least) ? self.least : 1) <= self.most",
             "least exceeds most",
@@ -152,7 +154,7 @@ class ReplicaRule(ApiModel):
     @model_validator(mode="after")
     def _one_goal_and_bounds_in_order(self) -> Self:
         if self.risk is not None and self.violation_price is not None:
-            raise ValueError("risk or violationPrice")
+            raise ValueError("risk or violationPrice, not both")
         if self.least > self.most:
             raise ValueError("least exceeds most")
         return self

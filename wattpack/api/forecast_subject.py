@@ -28,7 +28,9 @@ class ForecastTarget(ApiModel):
     unit: Annotated[str, Field(max_length=64, description="Unit of the series")] = "watts"
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload"),
+        CelRule(
+            "!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload, not both"
+        ),
         CelRule(
             "!has(self.powerDomain) || self.unit == 'watts' || self.unit == 'W'",
             "the unit of a powerDomain's series is watts",
@@ -38,7 +40,7 @@ class ForecastTarget(ApiModel):
     @model_validator(mode="after")
     def _one_target_and_a_domain_in_watts(self) -> Self:
         if self.power_domain is not None and self.workload is not None:
-            raise ValueError("powerDomain or workload")
+            raise ValueError("powerDomain or workload, not both")
         if self.power_domain is not None and self.unit not in WATT_UNITS:
             raise ValueError("the unit of a powerDomain's series is watts")
         return self
