@@ -163,7 +163,8 @@ def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
             "band",
             Band(new[i]).name.title(),
             f"{Band(old[i]).name} -> {Band(new[i]).name}: draw {j.picture.draw_watts[i]:.0f} W, "
-            f"cap band {j.cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}",
+            f"cap band {j.cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}"
+            + ("" if tick.topology.tree.enforce[i] else "; DryRun: nothing is written"),
         )
 
 
@@ -204,7 +205,7 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
     larger = "draw, the larger of meter and nodes,"
     return {
         Condition.FORECAST_ABOVE: held("forecast p99", forecast, "cap band", band),
-        Condition.DEGRADED: held("worst case at guaranteed caps", guaranteed, "rating", rating),
+        Condition.DEGRADED: held("worst case (I1)", guaranteed, "rating", rating),
         Condition.METER_MISMATCH: held(larger, draw, "rating", rating),
         Condition.NODES_SILENT: held(
             "draw with silent nodes at their most", draw, "rating", rating

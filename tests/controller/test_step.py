@@ -41,6 +41,7 @@ class Loop:
         self.demand: FloatArray = np.full(topology.n_gpus, 100.0)
         self.tick = 0
         self.kinds: list[str] = []
+        self.texts: list[str] = []
         self.changed = 0
 
     def observe(self) -> Observations:
@@ -68,6 +69,7 @@ class Loop:
             self.caps = np.where(reached, commands.cap_watts, self.caps)
             self.confirmed = np.where(reached, commands.sequence, self.confirmed)
             self.kinds += [t.kind for t in decisions.transitions]
+            self.texts += [t.message for t in decisions.transitions if t.subject == "band"]
             self.tick += 1
         return commands, decisions
 
@@ -103,6 +105,7 @@ def test_over_the_cap_band_the_least_important_go_to_their_floor_first() -> None
     assert np.all(loop.caps[~low] == 700.0)
     assert np.all(decisions.draw_watts < 0.98 * topology.tree.rating_watts)
     assert "Capping" in loop.kinds
+    assert not any("DryRun" in text for text in loop.texts)
 
 
 def test_steady_load_at_the_band_changes_no_caps() -> None:
@@ -165,6 +168,8 @@ def test_dry_run_decides_and_sends_nothing() -> None:
     assert np.any(decisions.decided_cap_watts < 700.0)
     assert np.any(decisions.reason == CapReason.DRY_RUN)
     assert np.all(loop.caps == 700.0)
+    assert loop.texts
+    assert all(text.endswith("; DryRun: nothing is written") for text in loop.texts)
 
 
 def test_a_watching_parent_does_not_lower_what_an_enforcing_child_commands() -> None:
