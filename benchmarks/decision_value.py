@@ -11,6 +11,8 @@ one GPU.
 Figures at 1 %, 2 % and 5 % of all minutes. ``saved_share`` compares our hours with the fewest that
 any setting of any baseline needs, seen afterwards, for no more violating minutes than ours had in
 the same days; ``tuned_saved_share`` with the best baseline as tuned, whatever it violated then.
+``perfect_…`` knows every minute (and lets nobody wait, or all as long as is allowed), and
+``known_totals_…`` is ours with each ten minutes' total told as they begin (``_replica_ceiling``).
 Simulated; start times, replica rates and the objective are assumed.
 """
 
@@ -25,6 +27,7 @@ import numpy as np
 
 from benchmarks import _replica_policies as policies
 from benchmarks._arguments import read_arguments
+from benchmarks._replica_ceiling import told_totals
 from benchmarks._replica_demand import Service, services, start_minutes
 from benchmarks._replica_fleet import (
     DAY_MINUTES,
@@ -94,6 +97,9 @@ def run(options: Options) -> Result:
     options.progress("ours, settings side by side")
     runs["ours"] = _by_process(plant, side_by_side)
     options.progress("ours, by the process")
+    if not options.quick:
+        runs["known_totals"] = _by_known_totals(plant)
+        options.progress("known totals")
     told: dict[str, float | int | str] = {
         "services": len(found),
         "start_mean_minutes": float(starts.mean()),
@@ -171,6 +177,18 @@ def _by_trees(plant: Plant) -> tuple[Run, list[Told]]:
     tuned = _outcomes(plant, told(FITTED, TESTED), FITTED, TESTED)
     test = told(TESTED, plant.last)
     return _run_of(plant, tuned, _outcomes(plant, test, TESTED, plant.last), FITTED), test
+
+
+def _by_known_totals(plant: Plant) -> Run:
+    """Ours, told each ten minutes' total as they begin."""
+
+    def told(fitted: int, last: int) -> list[Told]:
+        minutes = fitted * DAY_MINUTES, last * DAY_MINUTES
+        return told_totals(plant.services, *minutes, plant.steps, plant.rounds)
+
+    tuned = _outcomes(plant, told(FITTED, TESTED), FITTED, TESTED)
+    tested = _outcomes(plant, told(TESTED, plant.last), TESTED, plant.last)
+    return _run_of(plant, tuned, tested, FITTED)
 
 
 def _by_process(plant: Plant, tuned: Run) -> Run:
@@ -252,6 +270,10 @@ def _at_budget(runs: Mapping[str, Run], name: str, share: float) -> dict[str, fl
     best = min((p for p in BASELINES if p in tested), key=lambda p: tested[p][1], default=None)
     if best is None or "ours" not in tested:
         return told
+    if "known_totals" in tested:
+        afterwards = _seen_afterwards(runs, name, *tested["known_totals"])
+        if (saved := afterwards.get(f"saved_share_at_{name}")) is not None:
+            told[f"known_totals_saved_share_at_{name}"] = saved
     minutes, hours = tested["ours"]
     told[f"best_tuned_baseline_at_{name}"] = best
     told[f"tuned_saved_share_at_{name}"] = 1 - hours / tested[best][1]
