@@ -161,7 +161,7 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     verdicts = VerdictThread(
         clock, kube, lambda: filter(shard.owns, forecasts.list()), process.metrics
     )
-    replicas = _replica_threads(
+    replicas = replica_threads(
         settings, clock, lambda: filter(shard.owns, forecasts.list()),
         Outlets(kube, begin.minutes, process.metrics),
     )  # fmt: skip
@@ -206,7 +206,7 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     return 0
 
 
-def _replica_threads(
+def replica_threads(
     settings: ForecasterSettings,
     clock: Clock,
     objects: Callable[[], Iterable[JsonObject]],

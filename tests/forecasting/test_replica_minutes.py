@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from prometheus_client import generate_latest
 from forecasting.app.forecast_loop import Beginning, ForecasterProcess
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_verdicts import VerdictThread
+from forecasting.app.forecaster_command import ForecasterSettings, replica_threads
 from forecasting.app.replica_minutes import MinuteAnswers, Outlets, Pace, ReplicaMinutes
 from forecasting.memory_source import MemorySource
 from forecasting.prewarming.minute_needs import (
@@ -265,3 +267,13 @@ def test_the_risk_is_kept_by_the_least_number_that_keeps_it(seed: int, risk: flo
     (order,), (keep,) = wishes(rules, row[None], levels)
     assert order.tolist() == [found, found]
     assert keep[0] == order[0] <= keep[1]
+
+
+def test_minutes_are_asked_of_prometheus_alone(tmp_path: Path) -> None:
+    kube = EmbeddedKube(ManualClock())
+    outlets = Outlets(kube, MinuteAnswers(), ForecastMetrics())
+    by_file = ForecasterSettings(history_file=tmp_path / "history.db")
+    assert replica_threads(by_file, ManualClock(), tuple, outlets) == ()
+    by_url = ForecasterSettings(prometheus_url="http://127.0.0.1:9", replicas_interval_seconds=90)
+    (thread,) = replica_threads(by_url, ManualClock(), tuple, outlets)
+    assert thread.run_once() is None
