@@ -7,6 +7,7 @@ was known then, and writes a folder with figures, a page and pictures.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and write; 0 done, whatever it found, 1 a history that cannot be read, 2 wrong usage."""
     args = build_parser().parse_args(argv)
     try:
+        _require_folder(args.out)
         settings = FileHistorySettings.load(
             flags={name: getattr(args, name) for name in FILE_FLAGS}
         )
@@ -88,6 +90,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _require_folder(folder: Path) -> None:
+    """Pass only a folder that is there or can be made: known before a run of minutes."""
+    there = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InputError("--out", "a folder that is there or can be made", str(folder))
+
+
 def _plan(args: argparse.Namespace, series: Sequence[str], end_seconds: float) -> BacktestPlan:
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
@@ -111,6 +120,8 @@ def told(verdict: Verdict, folder: Path, why_no_pictures: str) -> list[str]:
         f"{verdict.missed} ({share:.2%}; 95 % bounds {verdict.missed_low:.2%} to "
         f"{verdict.missed_high:.2%})"
     ]
+    if not verdict.windows:
+        lines.append("a window needs a day of values before it and values within: --until, --days?")
     for loss in verdict.losses:
         if loss.geometric_ratio is not None:
             lines.append(f"  {loss.model:16} loss {loss.geometric_ratio:.3f} of seasonal naive's")

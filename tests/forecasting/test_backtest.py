@@ -234,12 +234,34 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ask(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*argv: str, out: str = "out") -> tuple[int, str, str]:
-        given = [*argv, "--history-file", str(history), "--until", str(END), "--days", "1"]
+        given = ["--until", str(END), *argv, "--history-file", str(history), "--days", "1"]
         given += ["--models", "ridge"]
         status = main([*given, "--out", str(tmp_path / out)])
         return status, *capsys.readouterr()
 
     return run
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(
+    ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").write_text("")
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("forecasting.app.backtest_command.run_backtest", never)
+    for out in ("taken", "taken/below"):
+        status, told, error = ask("row", out=out)
+        assert (status, told) == (2, "")
+        assert "--out: expected a folder" in error
+
+
+def test_windows_without_values_say_what_is_missing(ask: Any) -> None:
+    status, told, _ = ask("row", "--until", "9e8")
+    assert status == 0
+    assert told.startswith("0 windows judged, 4 not")
+    assert "a window needs a day of values before it" in told
 
 
 def test_the_folder_has_figures_page_and_pictures(ask: Any, tmp_path: Path) -> None:
