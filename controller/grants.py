@@ -2,7 +2,8 @@
 
 Asking a GPU for no more than it may hold already raises nothing. Everything above that is given
 class by class into the room that is left when every GPU counts at the highest cap it may hold, and
-no faster than the domain's raise rate.
+no faster than the domain's raise rate. What is left to a capping domain's target is closed slowly:
+watts that come back at once find the next peak with caps that are too high for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from controller.filling import Filling, Room
 from controller.tick_values import CapReason
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
-__all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant"]
+__all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
 
 # A board's regulation is no finer than this; smaller raises would only wear the stream.
 RAISE_DEADBAND = 0.02
@@ -31,6 +32,9 @@ class Permit:
     Attributes:
         gpus: Which GPUs may be raised at all, (n_gpus,).
         watts: Raise of the sum of caps that each domain bears in this tick, AC, (n_domains,).
+        near_watts: What a capping domain expects below its target from here on is near: only
+            ``near_share`` of that room is given in this tick, AC, (n_domains,).
+        near_share: In 0..1.
         restore_watts: Caps that come back in one step after a change of leader, 0 for none,
             (n_gpus,).
         refused: ``CapReason`` where raising is not permitted.
@@ -38,6 +42,8 @@ class Permit:
 
     gpus: BoolArray
     watts: FloatArray
+    near_watts: FloatArray
+    near_share: float
     restore_watts: FloatArray
     refused: CapReason
 
@@ -116,7 +122,7 @@ def grant(
 def _raised(
     steps: _Raise, caps: FloatArray, wanted: FloatArray, now: Situation, permit: Permit
 ) -> tuple[FloatArray, BoolArray, BoolArray]:
-    """Raised caps, who was held back, and whether by the rate, (n_gpus,) each.
+    """Raised caps, who was held back, and whether by a rate, (n_gpus,) each.
 
     What was held before a change of leader comes back first and in one step, the rest at the rate;
     both only into room that the worst case leaves, and then only as the bands allow.
@@ -134,12 +140,26 @@ def _raised(
     room_dc = np.minimum(rate_dc, jump_dc)
     goal, by_room = steps.fill(restored, wanted, None, room_dc)
     held_back = np.where(by_room >= 0, by_room, held_back)
+    slow = np.append(rate_dc < jump_dc, False)[held_back]
     if np.isfinite(now.load_limit_watts).any():
         possible = np.minimum(now.highest_watts, now.expected_watts)
         counted = np.where(now.doubtful, now.highest_watts, possible)
-        room_dc = (now.load_limit_watts - now.rest_watts) / (load.gpu_factor * now.coincidence)
-        band_dc = room_dc - load.sum_gpus(counted)
-        goal, by_band = steps.fill(caps, goal, now.expected_watts, band_dc)
+        factor = load.gpu_factor * now.coincidence
+        band_dc = (now.load_limit_watts - now.rest_watts) / factor - load.sum_gpus(counted)
+        paced_dc = paced(band_dc, permit.near_watts / factor, permit.near_share)
+        goal, by_band = steps.fill(caps, goal, now.expected_watts, paced_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
-    slow = np.append(rate_dc < jump_dc, False)
-    return goal, held_back >= 0, slow[held_back]
+        slow = np.where(by_band >= 0, np.append(paced_dc < band_dc, False)[by_band], slow)
+    return goal, held_back >= 0, slow
+
+
+def paced(room: FloatArray, near: FloatArray, share: float) -> FloatArray:
+    """How much of the room below a target is given now: all beyond ``near``, else a share of it.
+
+    Args:
+        room: Below the target, negative above it, infinite without one, (n_domains,).
+        near: From which room on it is closed slowly, (n_domains,).
+        share: Of what is near, in 0..1.
+    """
+    given = np.maximum(share * np.minimum(room, near), room - near)
+    return np.where(room > 0.0, given, room)

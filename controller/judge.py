@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,10 @@ _NORMAL, _, _CAPPING, _BRAKE = (int(band) for band in Band)
 
 # A pause of the controller is not made up for by one large raise.
 _LONGEST_RAISE_SECONDS = 1.0
+# The last share of L below a capping domain's target is closed with this time constant. Chosen
+# (docs/power-control.md, "Raises that take their time"): slower ones leave more watts unused.
+_NEAR_TARGET_SHARE = 0.01
+_CLOSING_SECONDS = 10.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
 _KEEP_OVER_TARGET = 0.01
@@ -257,10 +262,13 @@ def raise_permit(tick: Tick, state: State) -> Permit:
     fenced = observed.highest_epoch_seen > observed.epoch
     may = observed.leading and observed.may_raise and not starting and not fenced
     free = ~state.load.any_above_gpu(state.recovering & tree.enforce)
-    rate = tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
+    paid_seconds = min(seconds, _LONGEST_RAISE_SECONDS)
+    rate = tree.max_raise_watts_per_second * paid_seconds
     return Permit(
         gpus=free & may,
         watts=np.where(tree.enforce, rate, np.inf),
+        near_watts=_NEAR_TARGET_SHARE * base_watts(state),
+        near_share=-math.expm1(-paid_seconds / _CLOSING_SECONDS),
         restore_watts=restorable_watts(tick, state),
         refused=CapReason.RAISE_RATE if may else CapReason.STARTING,
     )

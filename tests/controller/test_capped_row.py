@@ -118,7 +118,7 @@ def spiking_row(seed: int, n_nodes: int = 16) -> MeteredRow:
         parents=(-1,),
         nodes=(0,) * n_nodes,
         priority=[0, 0, 10, 10] * n_nodes,
-        oversubscription=1.3,
+        oversubscription=1.31,
         floor_watts=250.0,
     )
     rng = np.random.default_rng(seed)
