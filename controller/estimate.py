@@ -51,6 +51,12 @@ CROSS_CHECK_SHARE = 0.08
 # (arXiv 2308.12908) rose by at most 9 % of its rating in 2 s and by 11.8 % in 40 s.
 _RISE_SHARE_PER_SECOND = 0.001
 
+# A reading this old is overdue (POLCA's meters are 2 s late, and ours are asked each second): over
+# the next seconds what cannot be read counts more and more at its most again, whatever the last
+# reading bounded. Until then a frozen row could step to full power unseen. Assumed.
+_OVERDUE_SECONDS = 4.0
+_OVERDUE_WHOLLY_SECONDS = 6.0
+
 # Of a learned host share this much is drawn even where fans have slowed down since. Assumed.
 _LEAST_OF_LEARNED = 0.8
 
@@ -114,11 +120,13 @@ class NodeDraw:
         most_watts: With everything that cannot be read at the most it could draw, AC.
         known_watts: Only what is read, AC.
         least_watts: That and most of what heard servers were learned to draw beside it, DC.
+        hidden_watts: Boards that cannot be read, at the most they could draw, AC.
     """
 
     most_watts: FloatArray
     known_watts: FloatArray
     least_watts: FloatArray
+    hidden_watts: FloatArray
 
 
 def node_draw(
@@ -141,13 +149,13 @@ def node_draw(
     boards = np.where(hidden, highest_cap_watts * OVERSHOOT_RATIO, 0.0)
     learned = host_share * np.where(np.isnan(read.host_watts), topology.node_worst_watts, 0.0)
     shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * learned, 0.0)
-    unread = load.sum_nodes(learned)
-    if hidden.any():
-        unread = unread + load.sum_gpus(boards)
+    hidden_watts = load.sum_gpus(boards) if hidden.any() else np.zeros(len(load.tree))
+    unread = load.sum_nodes(learned) + hidden_watts
     return NodeDraw(
         read.known_watts + unread / load.efficiency,
         read.known_watts,
         read.known_watts * load.efficiency + load.sum_nodes(shown),
+        hidden_watts / load.efficiency,
     )
 
 
@@ -240,7 +248,8 @@ def bounds_of(
 ) -> Bounds:
     """What the meters of all levels say of each domain.
 
-    A meter that shows less than what is read below it has lost its scale: it bounds nothing.
+    A meter that shows less than what is read below it has lost its scale: it bounds nothing. One
+    whose reading is overdue bounds boards that cannot be read less and less.
 
     Args:
         load: Tree and members.
@@ -253,7 +262,11 @@ def bounds_of(
     lower = np.where(usable, np.maximum(meter_watts, 0.0), 0.0)
     above = lower * (1.0 + CROSS_CHECK_SHARE)
     bounds_above = usable & (nodes.known_watts <= above)
-    upper = np.where(bounds_above, above + lower * _RISE_SHARE_PER_SECOND * age_seconds, np.inf)
+    risen = lower * _RISE_SHARE_PER_SECOND * age_seconds
+    if nodes.hidden_watts.any():
+        late = (age_seconds - _OVERDUE_SECONDS) / (_OVERDUE_WHOLLY_SECONDS - _OVERDUE_SECONDS)
+        risen = risen + nodes.hidden_watts * np.minimum(np.maximum(late, 0.0), 1.0)
+    upper = np.where(bounds_above, above + risen, np.inf)
     if len(load.tree) > 1 and usable.any():
         lower, upper = _with_children(load, nodes, by_nodes_watts, lower, upper)
         upper = _with_parents(load, nodes, lower, upper)

@@ -19,6 +19,7 @@ from tests.controller.oracle import House, house_of
 
 FULL_WATTS = 700.0
 LEASE_SECONDS = 4
+METER_FRESH_SECONDS = 10
 REGULATED = 1.02
 
 
@@ -39,6 +40,7 @@ class MeteredRow:
         whole_metered: The same as the difference of a meter of whole servers and boards' readings.
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
+        meters_until: The last second that meters measured; what they said goes on for ten more.
         obeys: Whether commands reach the boards at all.
         host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
             brings with it.
@@ -64,6 +66,7 @@ class MeteredRow:
     obeys: bool = True
     lost_boards: tuple[int, ...] = ()
     frozen_from: int = 1_000_000
+    meters_until: int = 1_000_000
     draw: np.ndarray = field(init=False)
     caps: np.ndarray = field(init=False)
 
@@ -156,8 +159,10 @@ class MeteredRow:
             told_hosts, told_hosts_ns = np.array(hosts) + hidden, self.received - 1
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
-        ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]
-        for domain in self.metered if ripe else ():
+        last = min(second - self.meter_delay, self.meters_until)
+        ripe = [r for r in self.readings if r[0] <= last]
+        fresh = ripe and second - ripe[-1][0] <= METER_FRESH_SECONDS
+        for domain in self.metered if fresh else ():
             meter[domain], stamp[domain] = ripe[-1][1][domain], seconds(ripe[-1][0])
         return make_observations(
             t,
