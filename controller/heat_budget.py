@@ -26,7 +26,7 @@ __all__ = ["HIGHEST_CAP_BAND", "HIGHEST_TARGET", "budgeted_band", "budgeted_targ
 
 HIGHEST_CAP_BAND = 0.99
 HIGHEST_TARGET = 0.97
-"""Issue 8: bands from a heat budget, target up to 0.97; the cap band lies 0.02 above."""
+"""What a budget lifts a target to where a domain's history keeps more free than its prior does."""
 
 _DETECTION_SECONDS = 1.0
 

@@ -63,6 +63,8 @@ _CLOSING_SECONDS = 10.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
 _KEEP_OVER_TARGET = 0.01
+# A peak that ends above this share of L counts at once, however short it is.
+_PEAKS_COUNT_FROM_SHARE = 0.985
 # What boards rise in a second beyond all that was before, and beyond this share of L, is expected
 # to come once more: readings are means of a second, so they show a step bit by bit.
 _EVERYDAY_RISE_SHARE = 0.02
@@ -132,7 +134,7 @@ def measure_coincidence(
     measured = load.sum_gpus(picture.used_watts) / load.efficiency
     ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    near = picture.draw_watts > (1.0 - 0.5 * settings.held_rise_prior) * base_watts(state)
+    near = picture.draw_watts > _PEAKS_COUNT_FROM_SHARE * base_watts(state)
     ratio = lasting(state.together_now, ratio, near, seconds / settings.reaction_seconds)
     together = state.together.with_watts(ratio, tick.now_ns)
     everyday = _EVERYDAY_RISE_SHARE * base_watts(state)

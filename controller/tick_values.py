@@ -253,7 +253,7 @@ class PowerSettings:
     release_margin: float = 0.05
     release_dwell_seconds: float = 30.0
     rise_quantile_prior: float = 0.05
-    held_rise_prior: float = 0.02
+    held_rise_prior: float = 0.0225
 
     @property
     def reaction_seconds(self) -> float:
