@@ -181,9 +181,7 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
     if not commands.send.any():
         return commitments
     caps = np.where(commands.send.take(tick.topology.node_of_gpu), commands.cap_watts, 0.0)
-    older_caps, older_sequence, older_sent_ns = _folded(
-        commitments, _confirmed(commitments, tick.observations)
-    )
+    older_caps, older_sequence, older_sent_ns = _folded(tick, commitments)
     return replace(
         commitments,
         next_sequence=commands.sequence + 1,
@@ -200,10 +198,19 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
     )
 
 
-def _folded(commitments: Commitments, confirmed: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Older caps, sequences and times with what leaves the ring unconfirmed, (n_gpus,) each."""
-    old_sequence, old_sent_ns = commitments.older_sequence, commitments.older_sent_ns
-    caps = np.where(old_sequence >= confirmed, commitments.older_caps_watts, 0.0)
+def _folded(tick: Tick, commitments: Commitments) -> tuple[FloatArray, IntArray, IntArray]:
+    """Older caps, sequences and times with what leaves the ring unconfirmed, (n_gpus,) each.
+
+    What was confirmed beyond, or has run out by the newest report, is not kept: a younger command
+    that is folded in would bring it back with a time of its own.
+    """
+    confirmed = _confirmed(commitments, tick.observations)
+    received_ns = tick.observations.node_received_ns.take(tick.topology.node_of_gpu)
+    kept = commitments.older_sequence >= confirmed
+    kept &= received_ns <= commitments.older_sent_ns + tick.lease_ns + _EXPIRY_MARGIN_NS
+    caps = np.where(kept, commitments.older_caps_watts, 0.0)
+    old_sequence = np.where(kept, commitments.older_sequence, 0)
+    old_sent_ns = np.where(kept, commitments.older_sent_ns, 0)
     leaving, sequence = commitments.caps_watts[0], int(commitments.sequence[0])
     folds = (leaving > 0.0) & (confirmed <= sequence)
     if not folds.any():

@@ -54,8 +54,8 @@ _RISE_SHARE_PER_SECOND = 0.001
 # A reading this old is overdue (POLCA's meters are 2 s late, and ours are asked each second): over
 # the next seconds what cannot be read counts more and more at its most again, whatever the last
 # reading bounded. Until then a frozen row could step to full power unseen. Assumed.
-_OVERDUE_SECONDS = 4.0
-_OVERDUE_WHOLLY_SECONDS = 6.0
+_OVERDUE_SECONDS = 5.0
+_OVERDUE_WHOLLY_SECONDS = 7.0
 
 # Of a learned host share this much is drawn even where fans have slowed down since. Assumed.
 _LEAST_OF_LEARNED = 0.8

@@ -106,6 +106,8 @@ def grant(
     small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
+    # A floor is promised, so nobody rests a little below it.
+    small &= caps >= np.minimum(topology.floor_watts, wanted_watts)
     raising = now.active & (gap > 0.5) & ~small
     reason = np.where(gap > 0.5, int(CapReason.RAISE_RATE), int(CapReason.NOT_CAPPED))
     reason = np.where(raising & ~permit.gpus, int(permit.refused), reason)
@@ -113,9 +115,9 @@ def grant(
     if raising.any():
         goal, held_back, by_rate = _raised(_Raise(state, raising), caps, wanted_watts, now, permit)
         why = np.where(by_rate, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
-        waits = raising & (wanted_watts - goal > 0.5) & held_back
-        reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
         caps = np.maximum(np.floor(goal + 1e-6), caps)
+        waits = raising & (wanted_watts - caps > 0.5) & held_back
+        reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
     return Grants(even_gangs(caps, kinds, now.active), reason.astype(np.int64))
 
 
@@ -147,6 +149,9 @@ def _raised(
         factor = load.gpu_factor * now.coincidence
         band_dc = (now.load_limit_watts - now.rest_watts) / factor - load.sum_gpus(counted)
         paced_dc = paced(band_dc, permit.near_watts / factor, permit.near_share)
+        # Boards take whole watts: of less than one each nobody would rise, for ever.
+        one_each = load.sum_gpus(steps.raising.astype(np.float64))
+        paced_dc = np.maximum(paced_dc, np.minimum(band_dc, one_each))
         goal, by_band = steps.fill(caps, goal, now.expected_watts, paced_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
         slow = np.where(by_band >= 0, np.append(paced_dc < band_dc, False)[by_band], slow)

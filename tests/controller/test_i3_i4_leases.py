@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from controller.commitments import Commitments, holding, initial_commitments, record, seen
 from controller.step import initial_state, step
-from controller.tick_values import Tick
+from controller.tick_values import Commands, Observations, Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from tests.controller.closed_loop import LOOPS, SEEDS, drive, random_topology
 from tests.controller.faulty_plant import Faults
@@ -144,3 +145,47 @@ def test_i4_a_node_that_rebooted_is_not_raised_to_what_was_sent_before() -> None
     _, commands, _ = step(Tick(topology, observed, SETTINGS, seconds(60)), state)
     assert commands.send[0]
     assert np.all(commands.cap_watts[back] <= topology.guaranteed_watts[back] + 1e-6)
+
+
+def test_i3_a_cap_of_an_earlier_term_that_ran_out_does_not_come_back() -> None:
+    """Commands that leave the ring unconfirmed once lent their time to what had run out before."""
+    topology = make_topology(priority=[0] * 8, nodes=(0, 0), parents=(-1,))
+    now = seconds(0)
+    earlier = record_for(
+        topology, initial_commitments(topology.n_gpus, topology.n_nodes, 1, now), now, 1, 1, 660.0
+    )
+    commitments = earlier
+    for second in range(1, 120):
+        now = seconds(second)
+        tick = Tick(topology, silent_confirmation(topology, now, epoch=2), SETTINGS, now)
+        commitments = seen(tick, commitments)
+        commitments = record_for(topology, commitments, now, 2, commitments.next_sequence, 264.0)
+        if second > 10:
+            assert holding(tick, commitments).held_watts.max() <= 264.0
+
+
+def silent_confirmation(topology: Topology, now_ns: int, epoch: int) -> Observations:
+    """Heard and read back, but no sequence is ever confirmed."""
+    observed = make_observations(
+        topology, now_ns, gpu_limit_watts=np.full(topology.n_gpus, 264.0), epoch=epoch
+    )
+    return replace(observed, gpu_confirmed_sequence=np.zeros(topology.n_gpus, dtype=np.int64))
+
+
+def record_for(
+    topology: Topology, before: Commitments, now_ns: int, epoch: int, sequence: int, watts: float
+) -> Commitments:
+    """The commitments after everybody was sent a cap."""
+    tick = Tick(topology, silent_confirmation(topology, now_ns, epoch), SETTINGS, now_ns)
+    commands = Commands(
+        epoch=epoch,
+        sequence=sequence,
+        ttl_ms=SETTINGS.lease_ttl_ms,
+        send=np.ones(topology.n_nodes, dtype=np.bool_),
+        nonce=np.ones(topology.n_nodes, dtype=np.uint64),
+        cap_watts=np.full(topology.n_gpus, watts),
+        lock_max_mhz=np.zeros(topology.n_gpus, dtype=np.int64),
+        guaranteed_watts=np.full(topology.n_gpus, 200.0),
+        decided_ns=now_ns,
+    )
+    return record(tick, before, commands)

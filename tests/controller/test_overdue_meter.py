@@ -62,7 +62,7 @@ def test_a_meter_that_goes_on_bounds_frozen_boards_as_before() -> None:
 
 @pytest.mark.parametrize(
     ("age_seconds", "hidden_that_counts"),
-    [(2.0, 0.0), (4.0, 0.0), (5.0, 0.5), (6.0, 1.0), (9.0, 1.0)],
+    [(2.0, 0.0), (5.0, 0.0), (6.0, 0.5), (7.0, 1.0), (9.0, 1.0)],
 )
 def test_an_overdue_reading_bounds_less_and_less(
     age_seconds: float, hidden_that_counts: float

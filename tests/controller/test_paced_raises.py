@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.grants import paced
+from controller.decide import Situation
+from controller.grants import Grants, Permit, grant, paced
 from controller.judge import raise_permit
 from controller.step import initial_state
-from controller.tick_values import Tick
+from controller.tick_values import CapReason, Tick
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from tests.controller.test_capped_row import capped_row
 from wattpack.power.domain_tree import FloatArray
@@ -68,3 +69,57 @@ def test_more_ticks_a_second_close_the_room_no_faster(per_second: int) -> None:
         state = replace(state, now_ns=seconds(1) + seconds(1) * part // per_second)
         left *= 1.0 - raise_permit(Tick(topology, observed, SETTINGS, now), state).near_share
     assert left == pytest.approx(np.exp(-0.1))
+
+
+def granted(caps_watts: float, wanted_watts: float, room_watts: float) -> Grants:
+    """What eight boards get of a room below the target, a tenth of it in this tick.
+
+    Args:
+        caps_watts: What each holds.
+        wanted_watts: What was decided for each; their floor is 250.
+        room_watts: Below the target, what boards may draw more in all.
+    """
+    topology = make_topology(priority=[0] * 8, nodes=(0, 0), parents=(-1,), floor_watts=250.0)
+    state, held = initial_state(topology, SETTINGS), np.full(8, caps_watts)
+    factor = state.load.gpu_factor
+    now = Situation(
+        survivable_watts=np.full(1, 1e9),
+        load_limit_watts=(state.load.sum_gpus(held) + room_watts) * factor,
+        worst_rest_watts=np.zeros(1),
+        rest_watts=np.zeros(1),
+        coincidence=np.ones(1),
+        highest_watts=held,
+        expected_watts=np.full(8, 700.0),
+        active=np.ones(8, dtype=np.bool_),
+        doubtful=np.zeros(8, dtype=np.bool_),
+    )
+    permit = Permit(
+        gpus=np.ones(8, dtype=np.bool_),
+        watts=np.full(1, np.inf),
+        near_watts=1000.0 * factor,
+        near_share=0.1,
+        restore_watts=np.zeros(8),
+        refused=CapReason.RAISE_RATE,
+    )
+    return grant(state, np.full(8, wanted_watts), held, now, permit)
+
+
+def test_room_is_closed_by_a_watt_a_board_at_least() -> None:
+    """Boards take whole watts: of less nobody rose, for ever, and closed the domain to others."""
+    grants = granted(caps_watts=500.0, wanted_watts=700.0, room_watts=40.0)
+    assert grants.cap_watts.tolist() == [501.0] * 8
+    assert set(grants.reason.tolist()) == {int(CapReason.RAISE_RATE)}
+    grants = granted(caps_watts=500.0, wanted_watts=700.0, room_watts=4.0)
+    assert grants.cap_watts.tolist() == [500.0] * 8, "but never beyond the target"
+
+
+def test_who_is_short_by_part_of_a_watt_is_not_told_that_nothing_caps_it() -> None:
+    grants = granted(caps_watts=698.0, wanted_watts=700.0, room_watts=7.0)
+    assert grants.cap_watts.tolist() == [698.0] * 8
+    assert int(CapReason.NOT_CAPPED) not in grants.reason
+
+
+@pytest.mark.parametrize(("caps_watts", "rises"), [(240.0, True), (260.0, False)])
+def test_small_raises_are_left_out_above_floors_only(caps_watts: float, rises: bool) -> None:
+    grants = granted(caps_watts, wanted_watts=caps_watts + 10.0, room_watts=400.0)
+    assert bool((grants.cap_watts > caps_watts).all()) == rises
