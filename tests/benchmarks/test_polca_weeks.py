@@ -71,6 +71,7 @@ def test_nothing_is_run_to_sum_up_what_is_finished(tmp_path: Path) -> None:
     assert result.figures["shards_asked"] == 2
     assert "polca_shards" not in result.figures
     assert not result.targets
+    assert result.met() is None
     assert not list(tmp_path.iterdir())
 
 
