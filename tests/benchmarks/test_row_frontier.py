@@ -253,3 +253,18 @@ def test_an_option_changes_what_the_row_declares_and_what_boards_may_do(arm: str
     assert rows[arm]["mean_ratio"] != rows[WATTPACK]["mean_ratio"]
     # Of the row's own rating, not of all four feeds.
     assert rows[arm]["mean_ratio"] == pytest.approx(rows[WATTPACK]["mean_ratio"], rel=0.1)
+
+
+def test_the_picture_tells_what_a_policy_guarantees_and_that_others_guarantee_nothing() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.row_frontier_plot import borne
+
+    names = ("guaranteed_watts", "floor_watts", "above_seconds")
+    figures = {
+        f"a100_{arm}_every_{name}": value
+        for arm, values in {"polca": (400.0, 0.0, 2.0), "wattpack": (146.0, 235.0, 5.0)}.items()
+        for name, value in zip(names, values, strict=True)
+    }
+    assert borne(figures, "a100_polca_every") == ("none", "none", "2 s")
+    assert borne(figures, "a100_wattpack_every") == ("146 W", "235 W", "5 s")
+    assert borne(figures, "a100_no_cap_every") == ("I1", "I1", "I1")
