@@ -2,7 +2,8 @@
 
 For each arm and set of limits: bisect for the largest count of servers that a few common seeds
 carry (a count is given up at its first seed that does not), then all seeds there and at the next
-count. Carrying is taken to end once: what a larger count carries a smaller one does.
+count. Carrying is taken to end once: what a larger count carries a smaller one does. The bisection
+starts at the rating, which most arms carry, and goes below it only where that is not carried.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Search:
         most: A count that is taken not to be.
         bisect_seeds: Common to all arms.
         seeds: Of the counts found, with those of the bisection.
+        start: Searched upwards from there, and down to ``least`` if it is not carried; ``least``
+            where nothing is said.
     """
 
     variant: str
@@ -41,6 +44,7 @@ class Search:
     most: int
     bisect_seeds: tuple[int, ...]
     seeds: tuple[int, ...]
+    start: int | None = None
 
     def cell(self, servers: int, seed: int) -> Cell:
         """Of this arm; the static row is the plain one."""
@@ -81,13 +85,15 @@ def why_not(search: Search, known: Known, servers: int, seed: int) -> list[str] 
 
 def outcome(search: Search, known: Known) -> Outcome:
     """The step that a search is at."""
-    low, high = search.least, search.most
-    while high - low > 1:
-        middle = (low + high) // 2
-        carried = _carried(search, known, middle)
+    start = search.least if search.start is None else search.start
+    low = _bisected(search, known, start, search.most)
+    if low == start > search.least:
+        carried = _carried(search, known, start)
         if isinstance(carried, tuple):
-            return Outcome(low, carried)
-        low, high = (middle, high) if carried else (low, middle)
+            return Outcome(start, carried)
+        low = start if carried else _bisected(search, known, search.least, start)
+    if isinstance(low, Outcome):
+        return low
     needs = [
         cell
         for servers in (low, low + 1)
@@ -96,6 +102,17 @@ def outcome(search: Search, known: Known) -> Outcome:
         if cell not in known
     ]
     return Outcome(low, tuple(needs))
+
+
+def _bisected(search: Search, known: Known, low: int, high: int) -> int | Outcome:
+    """The largest count that is carried, from ``low``, which is taken to be, to below ``high``."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        carried = _carried(search, known, middle)
+        if isinstance(carried, tuple):
+            return Outcome(low, carried)
+        low, high = (middle, high) if carried else (low, middle)
+    return low
 
 
 def _carried(search: Search, known: Known, servers: int) -> bool | tuple[Cell, ...]:

@@ -52,6 +52,10 @@ READS: Final = (
 )  # fmt: skip
 
 
+BREAKER_CURVES: Final = "site, halls and rows SwitchboardThermal, racks RackThermal"
+"""Of ``synthetic_topology``."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiteKind:
     """Of what a site is made.
@@ -304,6 +308,7 @@ def run(options: Options) -> Result:
     large = synthetic_topology(kind.nodes_for(_LARGE_SITE_GPUS), rng, kind)
     large_allocations = time_allocations(large, 10 if options.quick else 100, rng)
     figures: dict[str, float | int | str] = {
+        "breaker_curves": BREAKER_CURVES,
         "gpus": topology.n_gpus,
         "domains": topology.n_domains,
         "levels": int(topology.tree.depths().max()) + 1,

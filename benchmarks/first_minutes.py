@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._breaker_curves import row_marks
 from benchmarks._idle_judge import IdleJudge, Limits, RepeatJudge
 from benchmarks.runner import Options, Result, Target
 from controller.app.tick_loop import TickOutcome
 from simulation.app.demo_command import run_until
 from simulation.app.demo_work import WebhookCaller
 from simulation.app.running_demo import DemoRow
-from simulation.plant_hash import plant_sha256
 from simulation.scenario import Scenario, load_scenario
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.clock import SystemClock
@@ -164,7 +164,7 @@ def run(options: Options) -> Result:
     for line in row.watch.violations[:5]:
         options.progress(line)
     figures: dict[str, float | int | str] = {
-        "plant_sha256": plant_sha256(row.world.scenario.plant),
+        **row_marks(row.world.scenario),
         "simulated_seconds": observer.seconds,
         "idle_while_a_pod_fits_seconds_max": idle.longest_seconds,
         "idle_while_a_pod_fits_gpu_seconds": idle.gpu_seconds,

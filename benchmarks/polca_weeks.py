@@ -6,7 +6,8 @@ another. A shard is two hours of a day under a policy, begun 10 minutes before. 
 work where it could act; in calm stretches its caps stand (``days_under_policy``), and ``calm_*``
 figures hold three nights' hours against the same ones with the controller running through. Losses
 are quantiles over all shards' requests against the same requests without a policy, which are run
-once for each row; peak hours are 13:00 to 15:00.
+once for each row; peak hours are 13:00 to 15:00. ``--hotter 0.05`` asks 5 % more of every server,
+with and without a policy; its shards and sums are kept apart.
 Shards come in an order drawn from the seed, so that what is finished is a sample of the six weeks:
 ``--shards N`` takes the first N, ``--finished`` only sums up what the folder of ``--resume`` holds.
 ``--keep`` adds finished shards to the sums in ``benchmarks/results/polca_weeks``, which are not run
@@ -58,13 +59,15 @@ from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
 from simulation.scenario import Scenario
+from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
 
 NAME = "polca_weeks"
 SUMMARY = "six weeks of the inference row: POLCA at 52 servers, wattpack at 53, against no policy"
 TAKES_ARGUMENTS = True
 USAGE: Final = (
-    "--servers N, --policies NAME…, --shards N, --finished, --keep, --processes N, --scenario FILE"
+    "--servers N, --hotter SHARE, --policies NAME…, --shards N, --finished, --keep, "
+    "--processes N, --scenario FILE"
 )
 TAKES_SCHEDULER = True
 SERVERS: Final[Mapping[str, int]] = {"polca": 52, WATTPACK: 53}
@@ -87,6 +90,15 @@ class Job(NamedTuple):
     number: int
 
 
+class Asked(NamedTuple):
+    """A row and what is asked of it: ``hotter`` is a share of more requests."""
+
+    servers: int
+    seed: int
+    hotter: float = 0.0
+    scenario: Path | None = None
+
+
 class Span(NamedTuple):
     """A span of the six weeks: counted, and run; seconds since Monday, midnight."""
 
@@ -106,14 +118,15 @@ def run(options: Options) -> Result:
     rows = _rows(given, options, _jobs(order, kept, partial(_servers, given)))
     figures: dict[str, float | int | str] = {
         **{f"{policy}_servers": _servers(given, policy) for policy in given.policies},
+        "hotter": given.hotter,
         "shards_asked": len(order),
         "calibration_sha256": frozen_calibration().sha256,
-        **row_marks(_row(_servers(given, given.policies[0]), options.seed, given.scenario)[1]),
+        **row_marks(_row(_asked(given, options.seed, given.policies[0]))[1]),
     }
     for policy, old in kept.items():
         asked = [number for number in order if number not in old.numbers]
         mine = _with_uncapped(policy, _servers(given, policy), rows, asked)
-        if given.keep and mine:
+        if given.keep and mine and not options.quick:
             new = Summed(old.numbers | mine.keys(), summed([*_rows_of(old), *mine.values()]))
             write_summed(_kept_file(given, options, policy), new)
         every = [*_rows_of(old), *mine.values()]
@@ -149,14 +162,22 @@ def _servers(given: argparse.Namespace, policy: str) -> int:
     return SERVERS[policy] if given.servers is None else int(given.servers)
 
 
+def _asked(given: argparse.Namespace, seed: int, policy: str) -> Asked:
+    return Asked(_servers(given, policy), seed, given.hotter, given.scenario)
+
+
 def _rows_of(old: Summed) -> list[Row]:
     return [] if old.row is None else [old.row]
 
 
 def _kept_file(given: argparse.Namespace, options: Options, policy: str) -> Path:
-    servers = _servers(given, policy)
-    name = f"{policy}-{servers}-seed-{options.seed}-{_digest(given)}.json.gz"
-    return KEPT / name
+    row = _name_of_row(policy, _servers(given, policy), given.hotter)
+    return KEPT / f"{row}-seed-{options.seed}-{_digest(given)}.json.gz"
+
+
+def _name_of_row(arm: str, servers: int, hotter: float) -> str:
+    """As files of shards and of sums begin; the ordinary load goes without saying."""
+    return f"{arm}-{servers}-hotter-{hotter!r}" if hotter else f"{arm}-{servers}"
 
 
 def _with_uncapped(
@@ -179,6 +200,7 @@ def _arguments(options: Options) -> argparse.Namespace:
     parser.add_argument(
         "--servers", type=int, help="in the row rated for 40 (default: POLCA's 52, wattpack's 53)"
     )
+    parser.add_argument("--hotter", type=float, default=0.0, help="share of more requests: 0.05")
     parser.add_argument(
         "--policies", nargs="+", choices=tuple(CALM_BELOW), default=list(CALM_BELOW)
     )
@@ -191,7 +213,10 @@ def _arguments(options: Options) -> argparse.Namespace:
         "--keep", action="store_true", help="add what is finished to benchmarks/results/polca_weeks"
     )
     parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
-    return parser.parse_args(options.arguments)
+    given = parser.parse_args(options.arguments)
+    if not 0.0 <= given.hotter < 1.0:
+        raise InputError("--hotter", "a share of 0 to below 1, 0.05 for 5 %", given.hotter)
+    return given
 
 
 def _order(seed: int) -> list[int]:
@@ -222,11 +247,12 @@ def _rows(given: argparse.Namespace, options: Options, jobs: Sequence[Job]) -> d
 
 
 def _file(given: argparse.Namespace, options: Options, job: Job) -> Path | None:
-    """Where a shard is kept, None where nothing is."""
-    if options.resume is None:
+    """Where a shard is kept, None where nothing is: a quick run's is a part of one."""
+    if options.resume is None or options.quick:
         return None
-    seed = f"seed-{options.seed}-{job.number:03d}"
-    return options.resume / f"{NAME}-{job.arm}-{job.servers}-{seed}-{_digest(given)}.json"
+    row = _name_of_row(job.arm, job.servers, given.hotter)
+    shard = f"seed-{options.seed}-{job.number:03d}"
+    return options.resume / f"{NAME}-{row}-{shard}-{_digest(given)}.json"
 
 
 def _digest(given: argparse.Namespace) -> str:
@@ -252,12 +278,12 @@ def _shard(given: argparse.Namespace, seed: int, quick: bool, job: Job) -> Row:
     hours = (float(SHARD_HOURS * part), float(SHARD_HOURS * (part + 1)))
     began = time.process_time()
     span = span_of(day, QUICK_HOURS if quick else hours)
-    made = uncapped_row if arm == UNCAPPED else partial(span_row, arm)
-    row = made(servers, seed, span, given.scenario)
+    asked = Asked(servers, seed, given.hotter, given.scenario)
+    row = uncapped_row(asked, span) if arm == UNCAPPED else span_row(arm, asked, span)
     row["cpu_seconds"] = time.process_time() - began
     compared = not quick and arm != UNCAPPED and day in AGREEMENT_DAYS
     if compared and hours[0] <= AGREEMENT_HOURS[0] < hours[1]:
-        row |= agreement(arm, servers, seed, day, given.scenario)
+        row |= agreement(arm, asked, day)
     return row
 
 
@@ -268,9 +294,9 @@ def span_of(day: int, hours: tuple[float, float]) -> Span:
     return Span((begin, end), (max(0.0, begin - LEAD_SECONDS), last))
 
 
-def span_row(policy: str, servers: int, seed: int, case: Span, file: Path | None = None) -> Row:
+def span_row(policy: str, asked: Asked, case: Span) -> Row:
     """Books of a span under a policy, and counts of its requests' times."""
-    mine = _books(policy, servers, seed, case, CALM_BELOW[policy], file)
+    mine = _books(policy, asked, case, CALM_BELOW[policy])
     load = mine.load_between(*case.counted)
     return {
         "mean_ratio": float(load.mean()),
@@ -283,21 +309,20 @@ def span_row(policy: str, servers: int, seed: int, case: Span, file: Path | None
     }
 
 
-def uncapped_row(servers: int, seed: int, case: Span, file: Path | None = None) -> Row:
+def uncapped_row(asked: Asked, case: Span) -> Row:
     """The same requests without a policy: one run, which every policy is held against.
 
     A dark row answers nobody, so its breakers never open.
     """
-    arrivals, scenario, _ = _row(servers, seed, file)
+    arrivals, scenario, _ = _row(asked)
     free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), unbreakable(scenario))
     plain = free.run([Stretch(*case.run, hot=False)])
     return {"work": plain.work_between(*case.counted).tolist(), "times": _counts(plain, case)}
 
 
-def _row(
-    servers: int, seed: int, file: Path | None
-) -> tuple[ClientArrivals, Scenario, ServerPower]:
-    arrivals = frozen_calibration().arrivals(servers, seed=seed)
+def _row(asked: Asked) -> tuple[ClientArrivals, Scenario, ServerPower]:
+    servers, seed, hotter, file = asked
+    arrivals = frozen_calibration().arrivals(servers, seed=seed, hotter=hotter)
     if file is not None:
         scenario = given_row(file, servers, seed)
         return arrivals, scenario, power_of(scenario, str(file))
@@ -305,10 +330,8 @@ def _row(
     return arrivals, polca_scenario(servers, seed, power), power
 
 
-def _books(
-    policy: str, servers: int, seed: int, case: Span, calm_below: float, file: Path | None
-) -> DayBooks:
-    arrivals, scenario, power = _row(servers, seed, file)
+def _books(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks:
+    arrivals, scenario, power = _row(asked)
     requests = arrivals.between(*case.run)
     alone = uncapped_seconds(requests, arrivals, power, case.run)
     plan = stretches(alone, case.run[0], calm_below)
@@ -334,12 +357,10 @@ def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
     }
 
 
-def agreement(policy: str, servers: int, seed: int, day: int, file: Path | None = None) -> Row:
+def agreement(policy: str, asked: Asked, day: int) -> Row:
     """An hour of the night with caps that stand against the same with the policy at work."""
     case = span_of(day, AGREEMENT_HOURS)
-    standing, through = (
-        _books(policy, servers, seed, case, below, file) for below in (CALM_BELOW[policy], 0.0)
-    )
+    standing, through = (_books(policy, asked, case, below) for below in (CALM_BELOW[policy], 0.0))
     loads = [books.load_between(*case.counted) for books in (standing, through)]
     work = standing.work_between(*case.counted) / through.work_between(*case.counted)
     whole = [

@@ -73,6 +73,10 @@ READS: Final = (
 )  # fmt: skip
 
 
+BREAKER_CURVES: Final = "random: RackThermal, SwitchboardThermal, Points"
+"""Of each breaker, as ``_random_houses`` draws it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What cases are drawn from.
@@ -197,6 +201,7 @@ def _shard_told(options: Options, drawn: Drawn) -> OneCase:
 def _figures(total: Counter[str], seconds: float) -> dict[str, float | int | str]:
     houses = max(total["houses"], 1)
     figures: dict[str, float | int | str] = {
+        "breaker_curves": BREAKER_CURVES,
         "cases": total["moments"] + total["ticks"],
         "moments": total["moments"],
         "ticks": total["ticks"],

@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._breaker_curves import row_marks
 from benchmarks.runner import Options, Result, Target
 from controller.tick_values import PowerSettings, Topology
-from simulation.plant_hash import plant_sha256
 from simulation.row_control.messages import Orders
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
@@ -97,7 +97,7 @@ def run(options: Options) -> Result:
         calls.append(_array_call_seconds(plant.n_gpus))
         options.progress(f"{(piece + 1) * PIECE_SECONDS:.0f} of {seconds:.0f} s")
     figures = _figures(plant.n_gpus, policy.tick_seconds, spent, calls)
-    return Result({**figures, "plant_sha256": plant_sha256(scenario.plant)}, TARGETS)
+    return Result({**figures, **row_marks(scenario)}, TARGETS)
 
 
 def _arguments(options: Options) -> Path | None:

@@ -1,8 +1,9 @@
 """What every benchmark shares: options in, figures and targets out, one JSON line at the end.
 
 A benchmark is a module in this folder with ``NAME``, ``SUMMARY`` and ``run(options) -> Result``.
-A figure is a number with its unit in the key; a target is a bound on one figure. The exit status is
-0 when the measurement was made, met or not.
+A figure is a number with its unit in the key; a target is a bound on one figure. A result without
+targets (a short form, an unfinished run, somebody else's row) says ``"met": null``. The exit status
+is 0 when the measurement was made, met or not.
 """
 
 from __future__ import annotations
@@ -74,8 +75,10 @@ class Result:
     figures: Mapping[str, float | int | str]
     targets: Mapping[str, Target] = field(default_factory=dict)
 
-    def met(self) -> bool:
-        """Whether every target is kept."""
+    def met(self) -> bool | None:
+        """Whether every target is kept; None without any, where nothing was judged."""
+        if not self.targets:
+            return None
         return all(
             isinstance(value := self.figures.get(name), int | float) and target.met_by(value)
             for name, target in self.targets.items()

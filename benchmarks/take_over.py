@@ -13,6 +13,7 @@ import importlib
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
+from wattpack.api import PowerDomain
 from wattpack.scratch_folder import ScratchFolder
 
 NAME = "take_over"
@@ -48,6 +49,7 @@ def run(options: Options) -> Result:
     last = [one.last_seconds for one in found]
     figures: dict[str, float | int | str] = {
         "kills": kills,
+        "breaker_curves": f"row {PowerDomain.from_json(row.row()).spec.breaker.curve}",
         "boards_that_fell_min": min(one.fell for one in found),
         "lowest_limit_watts": min(one.lowest_watts for one in found),
         "peak_draw_ratio": max(one.peak_ratio for one in found),

@@ -5,7 +5,8 @@ and 80 % of the sum of their default limits through ``controller.step``, with a 
 controller knows the GPU profiles; the boards follow other curves, off by the errors that the
 profiles state (``benchmarks._watt_plant``). Work counts in boards at full speed over the last
 minutes. The optimum is a linear program that knows the truth and spends the whole budget; uniform
-caps and caps in proportion to uncapped draw are set once and never corrected.
+caps and caps in proportion to uncapped draw are set once and never corrected. The row is rated for
+half as much again as all of it: only the budget binds, and no curve of a breaker decides a figure.
 
 Three arms: limits; both actuators, where how draw follows a clock is assumed; and limits with the
 floors that a policy has without a word, the knees: their sum is 59 % of all limits, so that below

@@ -1,7 +1,9 @@
-"""Every result of the plant's boards names the plant by its hash (ADR 0030)."""
+"""Every result names the plant by its hash (ADR 0030), and its breakers by their curves."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import pytest
@@ -13,22 +15,47 @@ from simulation.plant_hash import plant_sha256
 from simulation.scenario import load_scenario
 
 BOARDS = "simulation.capping_boards"
+Texts = Mapping[str, tuple[str, frozenset[str]]]
+
 NAMED = ('"plant_sha256": ', "**row_marks(", '["plant_sha256"] = ')
+CURVES = ('"breaker_curves": ', "**row_marks(")
+NO_BREAKER = ("consumer_losses", "value_per_watt")
+"""Nothing runs behind a breaker there; only a budget binds."""
 
 
-def test_results_of_the_plants_boards_name_the_plant(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def texts() -> Iterator[Texts]:
+    """Text and modules of every benchmark."""
     # Most modules are behind many benchmarks: each is read once.
-    imports, parse = _rests_on._imports, _rests_on.ast.parse
-    monkeypatch.setattr(_rests_on, "_imports", cache(lambda *of: tuple(imports(*of))))
-    monkeypatch.setattr(_rests_on.ast, "parse", cache(parse))
-    silent, played = [], set()
-    for file in sorted((ROOT / "benchmarks").glob("[a-z]*.py")):
-        text = file.read_text(encoding="utf-8")
-        if "\nSUMMARY" in text and BOARDS in modules_behind(f"benchmarks.{file.stem}"):
-            played.add(file.stem)
-            silent += [] if any(words in text for words in NAMED) else [file.stem]
+    imports, parse = _rests_on._imports, ast.parse
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_rests_on, "_imports", cache(lambda *of: tuple(imports(*of))))
+        patch.setattr(ast, "parse", cache(parse))
+        files = sorted((ROOT / "benchmarks").glob("[a-z]*.py"))
+        told = {file.stem: file.read_text(encoding="utf-8") for file in files}
+        yield {
+            name: (text, frozenset(modules_behind(f"benchmarks.{name}")))
+            for name, text in told.items()
+            if "\nSUMMARY" in text
+        }
+
+
+def silent(texts: Texts, played: set[str], words: Sequence[str]) -> set[str]:
+    return {name for name in played if not any(word in texts[name][0] for word in words)}
+
+
+def test_results_of_the_plants_boards_name_the_plant(texts: Texts) -> None:
+    played = {name for name, (_, behind) in texts.items() if BOARDS in behind}
     assert {"headroom", "response", "no_trip", "row_frontier", "serving_twin"} <= played
-    assert silent == []
+    assert silent(texts, played, NAMED) == set()
+
+
+def test_results_of_the_controller_name_the_curves_of_its_breakers(texts: Texts) -> None:
+    played = {name for name, (_, behind) in texts.items() if "controller.step" in behind}
+    played |= {"take_over"}  # in processes of its own
+    assert {"headroom", "row_costs", "priority", "allocation_scale", *NO_BREAKER} <= played
+    assert silent(texts, played, CURVES) == set(NO_BREAKER)
+    assert "no curve of a breaker" in texts["value_per_watt"][0]
 
 
 def test_the_hash_is_of_the_rows_own_plant() -> None:

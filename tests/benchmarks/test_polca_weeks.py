@@ -71,6 +71,7 @@ def test_nothing_is_run_to_sum_up_what_is_finished(tmp_path: Path) -> None:
     assert result.figures["shards_asked"] == 2
     assert "polca_shards" not in result.figures
     assert not result.targets
+    assert result.met() is None
     assert not list(tmp_path.iterdir())
 
 
@@ -114,3 +115,66 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes) -> No
     with pytest.raises(InputError, match="summed shards"):
         read_summed(file)
     assert read_summed(tmp_path / "none").row is None
+
+
+def kept_names(*arguments: str) -> set[str]:
+    options = Options(resume=Path("kept"), arguments=arguments)
+    given = polca_weeks._arguments(options)
+    sums = {polca_weeks._kept_file(given, options, name).name for name in given.policies}
+    job = polca_weeks.Job("uncapped", 52, 7)
+    shard = polca_weeks._file(given, options, job)
+    assert shard is not None
+    return sums | {shard.name}
+
+
+def test_what_is_kept_of_a_hotter_row_is_kept_apart() -> None:
+    ordinary, hotter, hottest = (
+        kept_names(*more) for more in ((), ("--hotter", "0.05"), ("--hotter", "0.1"))
+    )
+    assert ordinary == kept_names("--hotter", "0")
+    assert ordinary.isdisjoint(hotter | hottest)
+    assert hotter.isdisjoint(hottest)
+    assert any(name.startswith("polca-52-seed-1-") for name in ordinary)
+    assert any(name.startswith("polca_weeks-uncapped-52-hotter-0.05-") for name in hotter)
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polca_weeks, "QUICK_HOURS", (3.0, 3.0 + 210.0 / 3600.0))
+    monkeypatch.setattr(polca_weeks, "LEAD_SECONDS", 60.0)
+    monkeypatch.setattr(polca_weeks, "TAIL_SECONDS", 30.0)
+
+
+def test_a_quick_run_leaves_what_is_kept_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten(monkeypatch)
+    monkeypatch.setattr(polca_weeks, "KEPT", tmp_path)
+    few = ("--servers", "4", "--policies", "polca", "--keep")
+    polca_weeks.run(Options(quick=True, resume=tmp_path / "shards", arguments=few))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hotter_row_is_asked_more_with_and_without_a_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shorten(monkeypatch)
+
+    def work_of(hotter: str) -> tuple[float, float]:
+        few = ("--servers", "4", "--policies", "polca", "--hotter", hotter)
+        options = Options(quick=True, arguments=few)
+        rows = polca_weeks._rows(
+            polca_weeks._arguments(options),
+            options,
+            [polca_weeks.Job(arm, 4, 7) for arm in ("polca", "uncapped")],
+        )
+        mine, free = (sum(row["work"]) for row in rows.values())
+        return mine, free
+
+    ordinary, hotter = work_of("0"), work_of("0.5")
+    assert min(hotter) > 1.2 * max(ordinary)
+
+
+@pytest.mark.parametrize("hotter", ["5", "-0.1", "nan"])
+def test_a_share_that_is_none_is_refused(hotter: str) -> None:
+    with pytest.raises(InputError, match="--hotter"):
+        polca_weeks.run(Options(arguments=("--finished", "--hotter", hotter)))

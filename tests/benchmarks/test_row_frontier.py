@@ -85,6 +85,48 @@ def test_a_search_goes_on_where_kept_cells_end() -> None:
     assert len(again) == len(known) - 9
 
 
+def standing_up_to(most: int, asked: list[Cell]) -> Any:
+    """A row whose highest reading is at its rating with so many servers, with seed 12 one less."""
+
+    def evaluate(cells: list[Cell]) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
+        asked.extend(cells)
+        for cell in cells:
+            yield cell, row(peak_ratio=cell.servers / (most - (cell.seed == 12)))
+
+    return evaluate
+
+
+@pytest.mark.parametrize(("most", "found"), [(52, 51), (41, 40), (40, 39), (38, 37), (21, 20)])
+def test_a_search_goes_below_its_start_where_that_is_not_carried(most: int, found: int) -> None:
+    seeds = (11, 12, 13)
+    static = Search("h100_peak", STATIC, "every", 20, 80, seeds, seeds, start=40)
+    known: dict[Cell, Mapping[str, Any]] = {}
+    asked: list[Cell] = []
+    all_cells([static], known, standing_up_to(most, asked))
+    assert outcome(static, known) == (found, ())
+    figures = frontier_figures([static], known)
+    assert figures["h100_peak_static_every_found_kept_share"] == 1.0
+    assert figures["h100_peak_static_every_next_kept_share"] == pytest.approx(2 / 3)
+    # Counts above the start are the same as ever, and below it only where it is not carried.
+    assert {60, 50} <= {cell.servers for cell in asked}
+    assert (min(cell.servers for cell in asked) < 40) == (found < 40)
+
+
+@pytest.mark.parametrize(
+    ("asked", "least", "start"),
+    [
+        ((), 20, 40),
+        (("--least", "30"), 30, 40),
+        (("--least", "45"), 45, 45),
+        (("--least", "4", "--most", "6"), 4, 4),
+    ],
+)
+def test_a_search_starts_at_the_rating(asked: tuple[str, ...], least: int, start: int) -> None:
+    options = Options(arguments=asked)
+    searches = row_frontier._searches(row_frontier._arguments(options), ["h100_peak"], options)
+    assert {(one.least, one.start) for one in searches} == {(least, start)}
+
+
 def why(mine: dict[str, Any], search: Search = SEARCH) -> list[str] | None:
     known: Known = {search.cell(50, 11): mine, Cell("a100", PLAIN, 50, 11): row()}
     return why_not(search, known if search.arm != STATIC else {search.cell(50, 11): mine}, 50, 11)
@@ -211,3 +253,18 @@ def test_an_option_changes_what_the_row_declares_and_what_boards_may_do(arm: str
     assert rows[arm]["mean_ratio"] != rows[WATTPACK]["mean_ratio"]
     # Of the row's own rating, not of all four feeds.
     assert rows[arm]["mean_ratio"] == pytest.approx(rows[WATTPACK]["mean_ratio"], rel=0.1)
+
+
+def test_the_picture_tells_what_a_policy_guarantees_and_that_others_guarantee_nothing() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.row_frontier_plot import borne
+
+    names = ("guaranteed_watts", "floor_watts", "above_seconds")
+    figures = {
+        f"a100_{arm}_every_{name}": value
+        for arm, values in {"polca": (400.0, 0.0, 2.0), "wattpack": (146.0, 235.0, 5.0)}.items()
+        for name, value in zip(names, values, strict=True)
+    }
+    assert borne(figures, "a100_polca_every") == ("none", "none", "2 s")
+    assert borne(figures, "a100_wattpack_every") == ("146 W", "235 W", "5 s")
+    assert borne(figures, "a100_no_cap_every") == ("I1", "I1", "I1")
