@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from forecasting.binomial import share_at_most
+from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
+from forecasting.issued_account import IssuedAccount
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS
 from forecasting.round.target_forecast import TargetForecast
@@ -80,6 +82,11 @@ def status_of(
         violations=record.total.violations[0],
         violation_bound95=share_at_most(record.total.violations[0], record.total.windows)
         if record.total.windows
+        else None,
+        live_windows=record.live.windows,
+        live_violations=record.live.violations[0],
+        live_violation_bound95=share_at_most(record.live.violations[0], record.live.windows)
+        if record.live.windows
         else None,
         reserve_ratio=_ratio(record.total.reserve_ratios()[0]),
         flags=list(answer.flags)[:MOST_FLAGS],
@@ -156,13 +163,22 @@ def _verdict(
         return "HistoryStale", f"the newest observation ends at {newest}"
     if target.kind == "domain" and answer.peaks[-1] <= 0:
         return "NoPower", "a domain that never draws anything is not measured"
-    windows, missed = record.total.windows, record.total.violations[0]
-    message = f"{method}; coverage of p99 {windows - missed}/{windows}"
+    message = f"{method}; p99: {_account(record).kept()}"
     message += f"; {', '.join(answer.flags)}" if answer.flags else ""
     now = float(made.now[answer.row])
     if target.ceiling is not None and now > target.ceiling:
         message += f"; all is cut at {_ceiling(target)}, below the newest value, {now:g}"
     return "Fallback" if method in FALLBACKS else "Forecast", message
+
+
+def _account(record: PromiseRecord) -> IssuedAccount:
+    """The counts of the p99's windows."""
+    return IssuedAccount(
+        windows=record.total.windows,
+        violations=record.total.violations[0],
+        live_windows=record.live.windows,
+        live_violations=record.live.violations[0],
+    )
 
 
 def _without_history(target: Target, has_values: bool) -> str:

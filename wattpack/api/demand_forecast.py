@@ -357,11 +357,27 @@ class DemandForecastStatus(ApiModel):
     tokens: Annotated[
         ForecastTokens | None, Field(description="What the requests will be in tokens")
     ] = None
-    coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
-    coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (
-        None
-    )
-    violations: Annotated[Counter | None, Field(description="Observations above p99")] = None
+    coverage_p99: Annotated[
+        Fraction | None,
+        Field(description="Observed share below p99, windows gone through afterwards included"),
+    ] = None
+    coverage_n: Annotated[
+        Counter | None, Field(description="Windows behind coverageP99, live or rehearsed")
+    ] = None
+    violations: Annotated[Counter | None, Field(description="Of coverageN, those above p99")] = None
+    live_windows: Annotated[
+        Counter | None,
+        Field(description="Of coverageN, those of promises that were really made for this series"),
+    ] = None
+    live_violations: Annotated[
+        Counter | None, Field(description="Of liveWindows, those above p99")
+    ] = None
+    live_violation_bound95: Annotated[
+        Fraction | None,
+        Field(
+            description="Upper 95 % bound (Clopper-Pearson) of the share of live windows above p99"
+        ),
+    ] = None
     violation_bound95: Annotated[
         Fraction | None,
         Field(description="Upper 95 % bound (Clopper-Pearson) of the share above p99"),
@@ -406,6 +422,8 @@ class DemandForecast(ApiObject):
             PrintColumn("P99", "number", ".status.p99", "p99 peak of the horizon"),
             PrintColumn("Lead", "number", ".status.lead.seconds", "Until a new replica works, s"),
             PrintColumn("Coverage", "number", ".status.coverageP99", "Observed share below p99"),
+            PrintColumn("Live", "integer", ".status.liveWindows", "Of it, promises really made"),
+            PrintColumn("Missed", "integer", ".status.liveViolations", "Of these, above p99"),
             READY,
             AGE,
         ),
