@@ -9,13 +9,21 @@ import numpy as np
 
 from forecasting.binomial import share_at_most
 from forecasting.calibration.promise_record import PromiseRecord
-from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
+from forecasting.forecast import (
+    FALLBACKS,
+    LAST_DAY,
+    LIMIT,
+    LIMIT_VERSION,
+    Forecast,
+    level_index,
+)
 from forecasting.issued_account import IssuedAccount
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.start_leads import Lead
 from forecasting.targets import Target
+from forecasting.tiers.last_day import LastDayMaximum
 from wattpack.api.demand_forecast import (
     MAX_FORECAST_TIERS,
     DemandForecastStatus,
@@ -223,15 +231,25 @@ def _running(answer: TargetForecast, made: Forecast) -> ForecastRunning | None:
 
 
 def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
-    """What was combined and how it was corrected; a fall-back has neither."""
-    if made.methods[answer.row] in FALLBACKS:
-        return {}
+    """Version, end of the data behind it, and how it was corrected; of models their weights, too.
+
+    The last day's maximum is corrected as its pool is, by errors that are looked up anew each
+    round. A limit rests on no data, and nothing corrects it.
+    """
+    method = made.methods[answer.row]
+    if method == LIMIT:
+        return {"model_version": LIMIT_VERSION, "calibration": ForecastCalibration()}
+    if method == LAST_DAY:
+        return {
+            "model_version": LastDayMaximum.model,
+            "fitted_until": _time(float(made.observed_until_seconds[answer.row])),
+            "calibration": _calibration(answer, made),
+        }
     weighed = sorted(
         zip(made.weights[answer.row].tolist(), made.tiers, strict=True),
         key=lambda pair: (-pair[0], pair[1].model),
     )
     used = [(weight, tier) for weight, tier in weighed if weight > 0][:MAX_FORECAST_TIERS]
-    until = int(made.calibrated_until_seconds[answer.row])
     return {
         "tiers": [
             ForecastTier(name=tier.model.split("/")[0], weight=round(weight, 3))
@@ -239,13 +257,19 @@ def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         ],
         "model_version": "+".join(tier.model for _, tier in used)[:LONGEST_VERSION],
         "fitted_until": _time(min(tier.fitted_until_seconds for _, tier in used)),
-        "calibration": ForecastCalibration(
-            live_windows=answer.pool_live_windows,
-            rehearsed_windows=answer.pool_rehearsed_windows,
-            offset_p99=_rounded(float(made.peak_shifts[answer.row])),
-            updated_at=_time(until) if until else None,
-        ),
+        "calibration": _calibration(answer, made),
     }
+
+
+def _calibration(answer: TargetForecast, made: Forecast) -> ForecastCalibration:
+    """What corrected the peak."""
+    until = int(made.calibrated_until_seconds[answer.row])
+    return ForecastCalibration(
+        live_windows=answer.pool_live_windows,
+        rehearsed_windows=answer.pool_rehearsed_windows,
+        offset_p99=_rounded(float(made.peak_shifts[answer.row])),
+        updated_at=_time(until) if until else None,
+    )
 
 
 def _ratio(value: float | None) -> float | None:

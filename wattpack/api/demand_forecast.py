@@ -392,7 +392,11 @@ class DemandForecastStatus(ApiModel):
     ] = []
     model_version: Annotated[
         str | None,
-        Field(max_length=128, description="Equal versions answer equally to equal histories"),
+        Field(
+            max_length=128,
+            description="Of models or of the fall-back: equal versions answer equally to equal "
+            "histories",
+        ),
     ] = None
     fitted_until: Annotated[
         str | None,
