@@ -20,6 +20,9 @@ LIMIT: Final = "limit"
 FALLBACKS: Final = (LAST_DAY, LIMIT)
 """Methods that a status calls a fallback."""
 
+LIMIT_VERSION: Final = "limit/1"
+"""As ``Provenance.model`` of what has no model: the ceiling, at every level and step."""
+
 EXTREME: Final = 20.0
 """Multiples of the highest value ever seen at which a forecast is cut and flagged."""
 

@@ -8,12 +8,22 @@ from typing import Any, Final
 import numpy as np
 
 from forecasting.binomial import share_at_most
-from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
+from forecasting.calibration.promise_record import PromiseRecord
+from forecasting.forecast import (
+    FALLBACKS,
+    LAST_DAY,
+    LIMIT,
+    LIMIT_VERSION,
+    Forecast,
+    level_index,
+)
+from forecasting.issued_account import IssuedAccount
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.start_leads import Lead
 from forecasting.targets import Target
+from forecasting.tiers.last_day import LastDayMaximum
 from wattpack.api.demand_forecast import (
     MAX_FORECAST_TIERS,
     DemandForecastStatus,
@@ -80,6 +90,11 @@ def status_of(
         violations=record.total.violations[0],
         violation_bound95=share_at_most(record.total.violations[0], record.total.windows)
         if record.total.windows
+        else None,
+        live_windows=record.live.windows,
+        live_violations=record.live.violations[0],
+        live_violation_bound95=share_at_most(record.live.violations[0], record.live.windows)
+        if record.live.windows
         else None,
         reserve_ratio=_ratio(record.total.reserve_ratios()[0]),
         flags=list(answer.flags)[:MOST_FLAGS],
@@ -156,13 +171,22 @@ def _verdict(
         return "HistoryStale", f"the newest observation ends at {newest}"
     if target.kind == "domain" and answer.peaks[-1] <= 0:
         return "NoPower", "a domain that never draws anything is not measured"
-    windows, missed = record.total.windows, record.total.violations[0]
-    message = f"{method}; coverage of p99 {windows - missed}/{windows}"
+    message = f"{method}; p99: {_account(record).kept()}"
     message += f"; {', '.join(answer.flags)}" if answer.flags else ""
     now = float(made.now[answer.row])
     if target.ceiling is not None and now > target.ceiling:
         message += f"; all is cut at {_ceiling(target)}, below the newest value, {now:g}"
     return "Fallback" if method in FALLBACKS else "Forecast", message
+
+
+def _account(record: PromiseRecord) -> IssuedAccount:
+    """The counts of the p99's windows."""
+    return IssuedAccount(
+        windows=record.total.windows,
+        violations=record.total.violations[0],
+        live_windows=record.live.windows,
+        live_violations=record.live.violations[0],
+    )
 
 
 def _without_history(target: Target, has_values: bool) -> str:
@@ -207,15 +231,25 @@ def _running(answer: TargetForecast, made: Forecast) -> ForecastRunning | None:
 
 
 def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
-    """What was combined and how it was corrected; a fall-back has neither."""
-    if made.methods[answer.row] in FALLBACKS:
-        return {}
+    """Version, end of the data behind it, and how it was corrected; of models their weights, too.
+
+    The last day's maximum is corrected as its pool is, by errors that are looked up anew each
+    round. A limit rests on no data, and nothing corrects it.
+    """
+    method = made.methods[answer.row]
+    if method == LIMIT:
+        return {"model_version": LIMIT_VERSION, "calibration": ForecastCalibration()}
+    if method == LAST_DAY:
+        return {
+            "model_version": LastDayMaximum.model,
+            "fitted_until": _time(float(made.observed_until_seconds[answer.row])),
+            "calibration": _calibration(answer, made),
+        }
     weighed = sorted(
         zip(made.weights[answer.row].tolist(), made.tiers, strict=True),
         key=lambda pair: (-pair[0], pair[1].model),
     )
     used = [(weight, tier) for weight, tier in weighed if weight > 0][:MAX_FORECAST_TIERS]
-    until = int(made.calibrated_until_seconds[answer.row])
     return {
         "tiers": [
             ForecastTier(name=tier.model.split("/")[0], weight=round(weight, 3))
@@ -223,13 +257,19 @@ def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         ],
         "model_version": "+".join(tier.model for _, tier in used)[:LONGEST_VERSION],
         "fitted_until": _time(min(tier.fitted_until_seconds for _, tier in used)),
-        "calibration": ForecastCalibration(
-            live_windows=answer.pool_live_windows,
-            rehearsed_windows=answer.pool_rehearsed_windows,
-            offset_p99=_rounded(float(made.peak_shifts[answer.row])),
-            updated_at=_time(until) if until else None,
-        ),
+        "calibration": _calibration(answer, made),
     }
+
+
+def _calibration(answer: TargetForecast, made: Forecast) -> ForecastCalibration:
+    """What corrected the peak."""
+    until = int(made.calibrated_until_seconds[answer.row])
+    return ForecastCalibration(
+        live_windows=answer.pool_live_windows,
+        rehearsed_windows=answer.pool_rehearsed_windows,
+        offset_p99=_rounded(float(made.peak_shifts[answer.row])),
+        updated_at=_time(until) if until else None,
+    )
 
 
 def _ratio(value: float | None) -> float | None:

@@ -51,9 +51,13 @@ class IssuedAccount:
     """How a forecast did so far, and what it was made of. None: it does not say.
 
     Attributes:
-        windows: Finished windows that its p99 was held against.
+        windows: Finished windows that its p99 was held against, rehearsed ones included.
         violations: Of them, those whose peak was above it.
         violation_bound: Upper 95 % bound of the share above it.
+        live_windows: Of the windows, those of promises that were really made; told with
+            ``live_violations`` or not at all.
+        live_violations: Of the live windows, those whose peak was above the p99.
+        live_violation_bound: Upper 95 % bound of the share of live windows above it.
         reserve_ratio: Sum of promised p99 over sum of realised peaks.
         tiers: Heaviest first.
         model_version: Equal versions answer equally.
@@ -65,6 +69,9 @@ class IssuedAccount:
     windows: int | None = None
     violations: int | None = None
     violation_bound: float | None = None
+    live_windows: int | None = None
+    live_violations: int | None = None
+    live_violation_bound: float | None = None
     reserve_ratio: float | None = None
     tiers: tuple[IssuedTier, ...] = ()
     model_version: str = ""
@@ -72,13 +79,34 @@ class IssuedAccount:
     calibration: IssuedCalibration | None = None
     flags: tuple[str, ...] = ()
 
+    def kept(self) -> str:
+        """How often the p99 held, promises apart from rehearsals, in words."""
+        windows, violations = self.windows or 0, self.violations or 0
+        if not windows:
+            return "no window is over yet"
+        live, missed = self.live_windows, self.live_violations
+        if live is None or missed is None:
+            return f"{windows - violations} of {windows} kept"
+        rehearsed = windows - live
+        held = f"{rehearsed - violations + missed} of {rehearsed}"
+        if not live:
+            return f"no live window yet, {held} kept in rehearsal"
+        told = f"{live - missed} of {live} kept live"
+        return f"{told}, {held} in rehearsal" if rehearsed else told
+
 
 def read_account(status: Mapping[str, Any]) -> IssuedAccount:
     """What the status says of itself; never an error, whatever it holds."""
     version = status.get("modelVersion")
+    windows, violations = _count(status, "coverageN"), _count(status, "violations")
+    live, missed = _live(status, windows or 0, violations or 0)
+    bound = _number(status, "liveViolationBound95", maximum=1.0)
     return IssuedAccount(
-        windows=_count(status, "coverageN"),
-        violations=_count(status, "violations"),
+        windows=windows,
+        violations=violations,
+        live_windows=live,
+        live_violations=missed,
+        live_violation_bound=bound if live else None,
         violation_bound=_number(status, "violationBound95", maximum=1.0),
         reserve_ratio=_number(status, "reserveRatio"),
         tiers=_each(status.get("tiers"), _tier),
@@ -87,6 +115,18 @@ def read_account(status: Mapping[str, Any]) -> IssuedAccount:
         calibration=_calibration(status.get("calibration")),
         flags=_each(status.get("flags"), lambda flag: flag[:64] if isinstance(flag, str) else None),
     )
+
+
+def _live(
+    status: Mapping[str, Any], windows: int, violations: int
+) -> tuple[int | None, int | None]:
+    """Live windows and the missed ones of them; neither where they are no part of the total."""
+    live, missed = _count(status, "liveWindows"), _count(status, "liveViolations")
+    if live is None or missed is None:
+        return None, None
+    # What is left is rehearsed, and must make sense, too.
+    is_part = missed <= live and 0 <= violations - missed <= windows - live
+    return (live, missed) if is_part else (None, None)
 
 
 def _tier(given: object) -> IssuedTier | None:

@@ -67,11 +67,17 @@ class LiveAccount(_View):
     issued_seconds: float
     data_until_seconds: float
     windows: int | None = None
-    """Finished windows that its p99 was held against."""
+    """Finished windows that its p99 was held against, rehearsed ones included."""
     violations: int | None = None
     """Of them, those whose peak was above it."""
     violation_bound: float | None = None
     """Upper 95 % bound of the share above it."""
+    live_windows: int | None = None
+    """Of the windows, those of promises that were really made."""
+    live_violations: int | None = None
+    """Of them, those whose peak was above the p99."""
+    live_violation_bound: float | None = None
+    """Upper 95 % bound of the share of live windows above it."""
     reserve_ratio: float | None = None
     """Sum of promised p99 over sum of realised peaks."""
     tiers: list[LiveTier] = []

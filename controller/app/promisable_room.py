@@ -1,6 +1,9 @@
 """Watts that may be promised in each domain beyond what is promised, by risk (ADR 40).
 
-Judged beside the tick, once a minute, and told to people and planners: nobody is capped by it.
+Judged beside the tick, once a minute, and told to people, autoscalers and tenants as advice. Nobody
+is capped by it, and no part of wattpack decides by it: the planner of pods has its own account of
+what is used (``scheduler_plugin.kube_objects.power_view``), by the same forecasts at the same
+risks.
 """
 
 from __future__ import annotations

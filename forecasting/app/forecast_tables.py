@@ -11,6 +11,7 @@ from rich.table import Table
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
 from capacity.catalogue.pod_works import lead_seconds
 from forecasting.fan import readable
+from forecasting.issued_account import read_account
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.series_source import BIN_SECONDS
 from wattpack.times import parse_rfc3339
@@ -29,8 +30,8 @@ def peaks_table(
     table.add_column("series", overflow="fold", min_width=16)
     for name in ("now", "p50", "p95", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("data age", "p99 held"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("data age", no_wrap=True)
+    table.add_column("p99 held", min_width=10, overflow="fold")
     table.add_column("by", min_width=5, overflow="fold")
     table.add_column("flags", min_width=5, overflow="fold")
     for series, status in statuses:
@@ -49,13 +50,22 @@ def made_by(status: dict[str, Any]) -> str:
 
 
 def held(status: dict[str, Any]) -> str:
-    """How often the p99 held, in how many windows, and what so few windows can rule out."""
-    windows = status.get("coverageN") or 0
+    """How often the p99 held, promises apart from rehearsals, and what so few can rule out."""
+    account = read_account(status)
+    windows, missed = account.windows or 0, account.violations or 0
     if not windows:
         return "no window yet"
-    text = f"{windows - status.get('violations', 0)}/{windows}"
-    bound = status.get("violationBound95")
-    return text if bound is None else f"{text} (missed < {bound:.1%})"
+    live, live_missed = account.live_windows or 0, account.live_violations or 0
+    rehearsed = windows - live
+    text = f"{rehearsed - missed + live_missed}/{rehearsed}"
+    bound = account.live_violation_bound if live else account.violation_bound
+    most = "" if bound is None else f" (missed < {bound:.1%})"
+    if account.live_windows is None:
+        return text + most
+    if not live:
+        return f"{text} rehearsed{most}"
+    told = f"{live - live_missed}/{live} live{most}"
+    return f"{told}, {text} rehearsed" if rehearsed else told
 
 
 def data_age(status: dict[str, Any], now_seconds: float) -> str:

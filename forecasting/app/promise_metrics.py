@@ -27,12 +27,22 @@ class PromiseMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._coverage = Gauge(
             "wattpack_forecast_coverage_ratio",
-            "Share of finished windows whose peak stayed within the promised p99",
+            "Share of finished windows whose peak stayed within the p99, rehearsed ones included",
             _LABELS, registry=registry,
         )  # fmt: skip
         self._judged = Gauge(
             "wattpack_forecast_judged_windows",
             "Finished windows behind the coverage, rehearsed ones included",
+            _LABELS, registry=registry,
+        )  # fmt: skip
+        self._live_coverage = Gauge(
+            "wattpack_forecast_live_coverage_ratio",
+            "The same share of windows of promises that were really made, over or broken",
+            _LABELS, registry=registry,
+        )  # fmt: skip
+        self._live_judged = Gauge(
+            "wattpack_forecast_live_judged_windows",
+            "Windows of promises that were really made, behind the live coverage",
             _LABELS, registry=registry,
         )  # fmt: skip
         self._bound = Gauge(
@@ -79,7 +89,8 @@ class PromiseMetrics:
             now_seconds: Unix time.
         """
         gauges = (
-            self._coverage, self._judged, self._bound, self._reserve, self._model_age, self._weight
+            self._coverage, self._judged, self._live_coverage, self._live_judged, self._bound,
+            self._reserve, self._model_age, self._weight,
         )  # fmt: skip
         for gauge in gauges:
             gauge.clear()
@@ -99,6 +110,11 @@ class PromiseMetrics:
         self._judged.labels(*key).set(windows)
         if windows:
             self._coverage.labels(*key).set(1 - violations / windows)
+        if (live := account.live_windows) is not None:
+            self._live_judged.labels(*key).set(live)
+            if live:
+                missed = account.live_violations or 0
+                self._live_coverage.labels(*key).set(1 - missed / live)
         if account.violation_bound is not None:
             self._bound.labels(*key).set(account.violation_bound)
         if account.reserve_ratio is not None:

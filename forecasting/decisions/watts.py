@@ -23,7 +23,8 @@ def promisable_watts(
     promise of low priority may count on room that is there most of the time, since it is capped
     first; one of high priority only on what is nearly always there.
 
-    Called where budgets are set: by the controller for each PowerDomain that has a forecast.
+    Called by the controller for each PowerDomain that has a forecast, which tells it as advice: it
+    sets no budget, and the planner of pods does not ask it.
 
     Args:
         draws: Joint paths of the domain's draw, shape (n, horizon), watts.

@@ -133,7 +133,8 @@ def test_a_forecast_shows_its_window_its_record_and_its_models(
     facts = page.locator("#forecast-facts")
     expect(page.locator("#forecast-domain")).to_have_text("row")
     expect(page.locator("#forecast-state")).to_have_text("in use")
-    expect(facts).to_contain_text("39 of 40 windows, 1 violation; over at most 11.4 % of windows")
+    expect(facts).to_contain_text("15 of 16 live windows, 1 violation; over at most 26.4 % of them")
+    expect(facts).to_contain_text("(95 % sure); 24 of 24 rehearsed")
     expect(facts).to_contain_text("1.31 × the peaks that came")
     expect(facts).to_contain_text("lightgbm/150.0 %")
     expect(facts).to_contain_text("16 live windows and 144 rehearsed")
@@ -159,7 +160,7 @@ def test_a_forecast_that_is_contradicted_shows_no_line_to_plan_with(
     expect(page.locator("#forecast-facts")).not_to_contain_text("p99 held")
     bench.changes["state"] = "Forecast"
     expect(page.locator("#forecast-state")).to_have_text("in use")
-    expect(page.locator("#forecast-facts")).to_contain_text("39 of 40 windows")
+    expect(page.locator("#forecast-facts")).to_contain_text("15 of 16 live windows")
 
 
 @pytest.mark.parametrize("fault", ["answers 503", "repeats itself"])

@@ -41,6 +41,9 @@ def account(flags: tuple[str, ...] = ("gaps",)) -> LiveAccount:
         windows=40,
         violations=1,
         violation_bound=0.114,
+        live_windows=16,
+        live_violations=1,
+        live_violation_bound=0.264,
         reserve_ratio=1.31,
         tiers=[
             LiveTier(name="lightgbm/1", weight=0.5),

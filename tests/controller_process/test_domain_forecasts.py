@@ -123,13 +123,16 @@ def test_a_forecast_of_another_namespace_neither_counts_nor_replaces_ours(row: R
 
 def test_the_live_view_carries_what_a_forecast_says_of_itself(row: Row) -> None:
     row.issue(
-        30_000.0, coverageN=40, violations=1, tiers=[{"name": "ridge/2", "weight": 1.0}],
+        30_000.0, coverageN=40, violations=1, liveWindows=3, liveViolations=1,
+        liveViolationBound95=0.865, tiers=[{"name": "ridge/2", "weight": 1.0}],
         calibration={"liveWindows": 3, "rehearsedWindows": 37, "offsetP99": 50.0},
     )  # fmt: skip
     row.tick("node-1")
     account = row.live().forecast_account
     assert account is not None
     assert (account.windows, account.violations) == (40, 1)
+    assert (account.live_windows, account.live_violations) == (3, 1)
+    assert account.live_violation_bound == 0.865
     assert [(tier.name, tier.weight) for tier in account.tiers] == [("ridge/2", 1.0)]
     assert account.calibration is not None
     assert (account.calibration.live_windows, account.calibration.offset_p99_watts) == (3, 50.0)

@@ -302,6 +302,11 @@ def test_a_status_says_who_made_it_how_well_it_held_and_how_old_it_is() -> None:
     assert made_by({"method": "limit"}) == "limit"
     assert held(status) == "39/40 (missed < 11.4%)"
     assert held({}) == "no window yet"
+    live = status | {"liveWindows": 3, "liveViolations": 1, "liveViolationBound95": 0.865}
+    assert held(live) == "2/3 live (missed < 86.5%), 37/37 rehearsed"
+    assert (
+        held(status | {"liveWindows": 0, "liveViolations": 0}) == "39/40 rehearsed (missed < 11.4%)"
+    )
     assert data_age(status, 5400.0) == "30 min"
     assert data_age(status, 7 * 86400.0) == "167 h"
     assert data_age({}, 0.0) == "none"

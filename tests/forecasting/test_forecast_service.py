@@ -157,6 +157,39 @@ def test_the_status_passes_the_crd_model_and_carries_the_spec_levels() -> None:
     assert parsed.p50 < parsed.p99
 
 
+def test_the_last_days_maximum_says_its_version_its_data_and_its_correction() -> None:
+    """Of two series of a pool one has a single day: its maximum is corrected as its pool is."""
+    source = MemorySource({"old": _diurnal()[0], "young": _diurnal()[0]})
+    source.values["young"][: 11 * DAY] = np.nan
+    source.values["young"][12 * DAY - 1] = np.nan
+    state, _ = step(ForecasterState(), 12 * 86400, source, [_target("old")])
+    _, answers = step(state, 12 * 86400, source, [_target("old"), _target("young")])
+    old, young = (status_of(answer, 12 * 86400) for answer in answers)
+    assert (old["method"], young["method"]) == ("ridge", "last-24h-max")
+    assert young["modelVersion"] == "last-24h-max/2"
+    assert young["fittedUntil"] == young["dataUntil"] == "1970-01-12T23:50:00Z"
+    assert young["tiers"] == []
+    assert young["calibration"]["rehearsedWindows"] == old["calibration"]["rehearsedWindows"] == 24
+    assert young["calibration"]["updatedAt"] == old["calibration"]["updatedAt"]
+    assert "offsetP99" in young["calibration"]
+
+
+def test_a_limit_says_its_version_and_that_nothing_corrects_it() -> None:
+    values = _diurnal()[0]
+    values[:-60] = np.nan
+    source = MemorySource({"a": values})
+    _, (answer,) = step(ForecasterState(), 12 * 86400, source, [_target("a", ceiling=500.0)])
+    status = status_of(answer, 12 * 86400)
+    assert (status["method"], status["p99"]) == ("limit", 500.0)
+    assert status["modelVersion"] == "limit/1"
+    assert status["calibration"] == {"liveWindows": 0, "rehearsedWindows": 0}
+    assert "fittedUntil" not in status
+    assert status["dataUntil"] == "1970-01-13T00:00:00Z"
+    # Without a ceiling there is no answer whose version could be told.
+    _, (answer,) = step(ForecasterState(), 12 * 86400, source, [_target("a")])
+    assert "modelVersion" not in status_of(answer, 12 * 86400)
+
+
 def test_readers_believe_what_the_forecaster_writes() -> None:
     body = make_forecast(metadata={"generation": 3}) | {"status": _status()}
     book = ForecastBook.of(AUTHORITY, [body])

@@ -103,7 +103,11 @@ def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
     used = book.of_domain("row", Question(START_SECONDS + 60, 1000))
     assert not used.is_fallback, used.reason
     assert 100 < used.p50_watts < used.p99_watts < 200
-    assert status["coverageN"] == 24
+    assert (status["coverageN"], status["liveWindows"], status["liveViolations"]) == (24, 0, 0)
+    assert "liveViolationBound95" not in status
+    assert world.ready("row")["message"].endswith(
+        "p99: no live window yet, 24 of 24 kept in rehearsal"
+    )
     assert world.ready("row")["status"] == "True"
     assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))
 
@@ -127,7 +131,11 @@ def test_one_minute_steps_are_forecast_from_end_to_end(world: World) -> None:
     world.clock.advance_seconds(240)
     assert world.process.tick()
     assert world.status("row")["dataUntil"] == "1970-01-11T00:04:00Z"
-    assert world.status("row")["violations"] == status["violations"] + 1
+    broken = world.status("row")
+    assert broken["violations"] == status["violations"] + 1
+    assert (broken["liveWindows"], broken["liveViolations"]) == (1, 1)
+    assert broken["liveViolationBound95"] == 1.0
+    assert "0 of 1 kept live, 144 of 144 in rehearsal" in world.ready("row")["message"]
 
 
 def test_the_metrics_say_what_the_status_says(world: World) -> None:
@@ -139,6 +147,8 @@ def test_the_metrics_say_what_the_status_says(world: World) -> None:
     assert 'wattpack_forecast_fallback{name="row",namespace="power"} 0.0' in text
     assert 'wattpack_forecast_judged_windows{name="row",namespace="power"} 24.0' in text
     # Those are rehearsed ones: no promise was made, and no budget is spent by them.
+    assert 'wattpack_forecast_live_judged_windows{name="row",namespace="power"} 0.0' in text
+    assert 'wattpack_forecast_live_coverage_ratio{name="row"' not in text
     assert 'wattpack_forecast_windows_total{name="row",namespace="power"} 0.0' in text
 
 

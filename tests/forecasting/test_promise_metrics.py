@@ -46,13 +46,15 @@ def test_a_status_is_shown_as_it_stands(shown: Shown) -> None:
             ROW: record(
                 40, 1, violationBound95=0.114, reserveRatio=1.3,
                 tiers=[{"name": "ridge", "weight": 0.4}, {"name": "ets", "weight": 0.6}],
-                fittedUntil="1970-01-01T01:00:00Z",
+                fittedUntil="1970-01-01T01:00:00Z", liveWindows=5, liveViolations=1,
             )
         },
         now=5000.0,
     )  # fmt: skip
     assert shown.value("coverage_ratio") == 0.975
     assert shown.value("judged_windows") == 40
+    assert shown.value("live_coverage_ratio") == 0.8
+    assert shown.value("live_judged_windows") == 5
     assert shown.value("violation_bound_ratio") == 0.114
     assert shown.value("reserve_ratio") == 1.3
     assert shown.value("model_age_seconds") == 1400.0
@@ -61,6 +63,14 @@ def test_a_status_is_shown_as_it_stands(shown: Shown) -> None:
     assert shown.value("tier_weight", tier="ridge") is None
     assert shown.value("coverage_ratio") is None
     assert shown.value("model_age_seconds") is None
+    assert shown.value("live_judged_windows") is None
+
+
+def test_a_record_of_rehearsed_windows_alone_is_no_record_of_promises(shown: Shown) -> None:
+    shown.show({ROW: record(24, 8, liveWindows=0, liveViolations=0)})
+    assert shown.value("coverage_ratio") == pytest.approx(2 / 3)
+    assert shown.value("live_judged_windows") == 0
+    assert shown.value("live_coverage_ratio") is None
 
 
 @given(

@@ -357,11 +357,27 @@ class DemandForecastStatus(ApiModel):
     tokens: Annotated[
         ForecastTokens | None, Field(description="What the requests will be in tokens")
     ] = None
-    coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
-    coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (
-        None
-    )
-    violations: Annotated[Counter | None, Field(description="Observations above p99")] = None
+    coverage_p99: Annotated[
+        Fraction | None,
+        Field(description="Observed share below p99, windows gone through afterwards included"),
+    ] = None
+    coverage_n: Annotated[
+        Counter | None, Field(description="Windows behind coverageP99, live or rehearsed")
+    ] = None
+    violations: Annotated[Counter | None, Field(description="Of coverageN, those above p99")] = None
+    live_windows: Annotated[
+        Counter | None,
+        Field(description="Of coverageN, those of promises that were really made for this series"),
+    ] = None
+    live_violations: Annotated[
+        Counter | None, Field(description="Of liveWindows, those above p99")
+    ] = None
+    live_violation_bound95: Annotated[
+        Fraction | None,
+        Field(
+            description="Upper 95 % bound (Clopper-Pearson) of the share of live windows above p99"
+        ),
+    ] = None
     violation_bound95: Annotated[
         Fraction | None,
         Field(description="Upper 95 % bound (Clopper-Pearson) of the share above p99"),
@@ -376,7 +392,11 @@ class DemandForecastStatus(ApiModel):
     ] = []
     model_version: Annotated[
         str | None,
-        Field(max_length=128, description="Equal versions answer equally to equal histories"),
+        Field(
+            max_length=128,
+            description="Of models or of the fall-back: equal versions answer equally to equal "
+            "histories",
+        ),
     ] = None
     fitted_until: Annotated[
         str | None,
@@ -406,6 +426,8 @@ class DemandForecast(ApiObject):
             PrintColumn("P99", "number", ".status.p99", "p99 peak of the horizon"),
             PrintColumn("Lead", "number", ".status.lead.seconds", "Until a new replica works, s"),
             PrintColumn("Coverage", "number", ".status.coverageP99", "Observed share below p99"),
+            PrintColumn("Live", "integer", ".status.liveWindows", "Of it, promises really made"),
+            PrintColumn("Missed", "integer", ".status.liveViolations", "Of these, above p99"),
             READY,
             AGE,
         ),

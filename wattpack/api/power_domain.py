@@ -243,8 +243,8 @@ class PowerDomainStatus(ApiModel):
         list[PromisableWatts],
         Field(
             max_length=MAX_PROMISABLE,
-            description="What may be promised beyond what is, by risk, the least first; absent "
-            "where nothing is known of the coming draw",
+            description="What may be promised beyond what is, by risk, the least first, as advice: "
+            "placement counts by itself; absent where nothing is known of the coming draw",
         ),
     ] = []
     arrivals: Annotated[

@@ -147,11 +147,7 @@ function facts(domain: Domain, now: number): Fact[] {
 function accountFacts(account: Account, now: number): Fact[] {
   const list: Fact[] = [];
   const ago = (seconds: number): string => `${span(Math.max(0, Math.floor((now - seconds) / 60) * 60))} ago`;
-  if (account.windows !== null && account.windows > 0) {
-    const broken = account.violations ?? 0;
-    const bound = account.violation_bound === null ? "" : `; over at most ${percent(account.violation_bound)} of windows (95 % sure)`;
-    list.push(["p99 held", [`${account.windows - broken} of ${count(account.windows, "window")}, ${count(broken, "violation")}${bound}`]]);
-  } else list.push(["p99 held", ["no window is over yet"]]);
+  list.push(["p99 held", [keptWords(account)]]);
   if (account.reserve_ratio !== null) list.push(["Reserve", [`${account.reserve_ratio.toFixed(2)} × the peaks that came`]]);
   if (account.tiers.length > 0) list.push(["Made by", [tiersOf(account)]]);
   const calibration = account.calibration;
@@ -168,6 +164,19 @@ function accountFacts(account: Account, now: number): Fact[] {
   if (account.model_version !== "") list.push(["Version", [account.model_version]]);
   if (account.flags.length > 0) list.push(["Flags", [account.flags.join(", ")]]);
   return list;
+}
+
+/** How often the p99 held; promises that were really made apart from windows gone through afterwards. */
+function keptWords(account: Account): string {
+  const windows = account.windows ?? 0, broken = account.violations ?? 0;
+  if (windows === 0) return "no window is over yet";
+  const bound = (share: number | null): string => share === null ? "" : `; over at most ${percent(share)} of them (95 % sure)`;
+  const live = account.live_windows, missed = account.live_violations ?? 0;
+  if (live === null) return `${windows - broken} of ${count(windows, "window")}, ${count(broken, "violation")}${bound(account.violation_bound)}`;
+  const rehearsed = windows - live, kept = `${rehearsed - broken + missed} of ${rehearsed} rehearsed`;
+  if (live === 0) return `no live window is over yet; ${kept}${bound(account.violation_bound)}`;
+  const told = `${live - missed} of ${count(live, "live window")}, ${count(missed, "violation")}${bound(account.live_violation_bound)}`;
+  return rehearsed > 0 ? `${told}; ${kept}` : told;
 }
 
 function tiersOf(account: Account): HTMLElement {

@@ -39,6 +39,9 @@ export interface Account {
   windows: number | null;
   violations: number | null;
   violation_bound: number | null;
+  live_windows: number | null;
+  live_violations: number | null;
+  live_violation_bound: number | null;
   reserve_ratio: number | null;
   tiers: { name: string; weight: number }[];
   model_version: string;
