@@ -6,8 +6,10 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.expected import outside, read_ranges
 from benchmarks.runner import Options, discover, find, named, record
@@ -73,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         # A measurement has no loop that could look; it unwinds, and takes its processes with it.
         with interruptible(SystemClock()):
-            line = module.run(options).to_json(arguments.name)
+            line = module.run(options).to_json(_result_name(arguments.name, module, rest))
     except WattpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -91,11 +93,17 @@ def main(argv: list[str] | None = None) -> int:
     if status or not arguments.within_ranges:
         return status
     strangers = outside(
-        read_ranges().get(arguments.name, {}), line["figures"], quick=arguments.quick
+        read_ranges().get(line["benchmark"], {}), line["figures"], quick=arguments.quick
     )
     for name, text in strangers.items():
         print(f"outside its range: {name} is {text}", file=sys.stderr)
     return 1 if strangers else 0
+
+
+def _result_name(name: str, module: ModuleType, arguments: Sequence[str]) -> str:
+    """Name of the result, which is its file's: flags of ``KEPT_APART`` give it another."""
+    apart = [flag for flag in getattr(module, "KEPT_APART", ()) if flag in arguments]
+    return "_".join([name, *(flag.removeprefix("--") for flag in apart)])
 
 
 def _help(parser: argparse.ArgumentParser, name: str | None) -> int:

@@ -16,21 +16,16 @@ from benchmarks.forecast_references.refitted_daily import (
 )
 from benchmarks.forecast_run import Published, published
 from benchmarks.forecast_scores import Losses, losses
-from benchmarks.forecast_sets import (
-    Floats,
-    ForecastSet,
-    clients,
-    from_file,
-    later_clusters,
-    later_total,
-    totals,
-)
+from benchmarks.forecast_sets import LATER, Floats, ForecastSet, clients, from_file, totals
 from benchmarks.runner import Options, Target
 from wattpack.errors import InputError
 
-__all__ = ["USAGE", "Case", "Figures", "absent", "cases", "targets_of"]
+__all__ = ["KEPT_APART", "USAGE", "Case", "Figures", "absent", "cases", "targets_of"]
 
 USAGE: Final = "--data FILE (wide CSV: times, then a column a series), --confirmation"
+KEPT_APART: Final = ("--confirmation",)
+"""Whose result is scored once: it has a file of its own, which no plain run writes over."""
+
 CHEAP: Final = ("seasonal_naive", "last_value", "autoreg", "dynamo_constant", "dynamo_kalman")
 """References of quick runs."""
 
@@ -85,12 +80,15 @@ class Case:
 
 
 def cases(options: Options, name: str) -> list[Case]:
-    """The judged sets, or the user's file; with ``--confirmation`` the second half of Helios too.
+    """The judged sets, or the user's file; with ``--confirmation`` the second half of Helios alone.
 
     Raises:
         InputError: for arguments and files that cannot be used.
     """
-    parser = argparse.ArgumentParser(prog=name, add_help=False, exit_on_error=False)
+    # A shortened --confirmation would be kept under the plain result's name.
+    parser = argparse.ArgumentParser(
+        prog=name, add_help=False, exit_on_error=False, allow_abbrev=False
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--confirmation", action="store_true")
     given = read_arguments(parser, options.arguments, USAGE)
@@ -103,7 +101,7 @@ def cases(options: Options, name: str) -> list[Case]:
     if options.quick:
         sets = [clients().sample(EVERY_SERIES, EVERY_ORIGIN), totals().sample(1, EVERY_ORIGIN)]
     if given.confirmation:
-        sets += [later_clusters(), later_total()]
+        sets = [make() for make in LATER.values()]
     return [Case(found, options) for found in sets]
 
 

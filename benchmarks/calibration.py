@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 from scipy.stats import beta
 
-from benchmarks._forecast_cases import USAGE, Case, Figures, cases, targets_of
+from benchmarks._forecast_cases import KEPT_APART, USAGE, Case, Figures, cases, targets_of
 from benchmarks.forecast_run import LEVELS
 from benchmarks.forecast_scores import at_level, broken, coverage, median_coverage
 from benchmarks.runner import Options, Result, Target
 
-__all__ = ["NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
+__all__ = ["KEPT_APART", "NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
 
 NAME = "calibration"
 SUMMARY = "how often published step and peak quantiles hold on 86 real series"

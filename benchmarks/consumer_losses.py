@@ -135,7 +135,7 @@ def changed_status(status: Mapping[str, Any], factor: float, unit: float) -> dic
 
 def run(options: Options) -> Result:
     """All consumers on all windows; ``--quick`` takes every fifth origin."""
-    windows = list(_windows(5 if options.quick else 1))
+    windows = list(judged_windows(5 if options.quick else 1))
     figures: dict[str, float | int | str] = {"windows": len(windows)}
     for name, consumer in consumers().items():
         losses = losses_of(windows, consumer)
@@ -169,7 +169,8 @@ def _placements(windows: Sequence[Window]) -> dict[str, int]:
     )
 
 
-def _windows(every: int) -> Iterator[Window]:
+def judged_windows(every: int) -> Iterator[Window]:
+    """Of every so many-th origin, in the order of origins, all series at each."""
     given = totals()
     names = [SeriesId(name) for name in given.series]
     source = MemorySource(dict(zip(names, given.values, strict=True)))

@@ -6,8 +6,9 @@ minimum and maximum of the first 70 %, judged on the last 20 %, one step ahead; 
 means over steps, indicators and containers. Without ``--data`` a synthetic stand-in shows that the
 harness works; its figures say nothing about the data of the paper.
 
-Arms: ours (the ridge tier, updated bin by bin), least squares on eight lags with the errors of its
-training, and the newest value with the errors of its training.
+Arms: ours (the ridge tier inside the forecaster, updated bin by bin: neither calibrated nor
+combined with other models, so not what the process publishes), least squares on eight lags with the
+errors of its training, and the newest value with the errors of its training.
 """
 
 from __future__ import annotations

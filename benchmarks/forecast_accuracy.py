@@ -3,21 +3,23 @@
 82 clients and 4 totals, six hours ahead, twenty origins each after ten days (``forecast_sets``).
 Losses are shares of seasonal naive's; ETS(A,N,A), AutoReg, LightGBM alone and MSTL+AutoETS are
 fitted in the same run on the same windows. ``--resume DIR`` keeps every run by what it rests on.
-``--data FILE`` judges a file of the user's by the same rule; ``--confirmation`` adds the second
-half of Helios, which nobody tuned on and which is to be scored once. ``--quick`` has the ridge as
-its only model and the cheap references: it tests the harness, it judges nothing.
+``--data FILE`` judges a file of the user's by the same rule. ``--confirmation`` scores the second
+half of Helios in its place, which nobody tuned on and which is to be scored once: with ``--record``
+it is kept as ``forecast_accuracy_confirmation.json``, and with one ``--resume`` folder the other
+benchmarks of forecasts read the same run. ``--quick`` has the ridge as its only model and the cheap
+references: it tests the harness, it judges nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from benchmarks._forecast_cases import USAGE, Case, Figures, absent, cases, targets_of
+from benchmarks._forecast_cases import KEPT_APART, USAGE, Case, Figures, absent, cases, targets_of
 from benchmarks.forecast_run import LEVELS, Published
 from benchmarks.forecast_scores import Losses, losses, ratios
 from benchmarks.runner import Options, Result, Target
 
-__all__ = ["NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
+__all__ = ["KEPT_APART", "NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
 
 NAME = "forecast_accuracy"
 SUMMARY = "quantile loss of published forecasts on 86 real series against naive and fitted models"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from benchmarks._kept_arrays import Arrays, digest_of, kept_arrays
 from benchmarks.forecast_scores import DECILES
-from benchmarks.forecast_sets import BIN_SECONDS, HORIZON, SETS, Floats, ForecastSet
+from benchmarks.forecast_sets import BIN_SECONDS, HORIZON, LATER, SETS, Floats, ForecastSet
 from forecasting.forecast_status import status_of
 from forecasting.memory_source import MemorySource
 from forecasting.round.forecast_round import step
@@ -104,13 +104,20 @@ def published(
 
 
 def _together(given: ForecastSet) -> tuple[ForecastSet, ...]:
-    """The sets that one process forecasts: all shipped ones as in a cluster, any other alone.
+    """The sets that one process forecasts: those judged as one, as in a cluster; any other alone.
 
-    What models learn from all series they learn from both; calibration is by namespace, so that
-    neither set corrects the other.
+    What models learn from all series they learn from both sets of a run; calibration is by
+    namespace, which is the set, so that neither corrects the other. The run of later windows is
+    made by the same rule, with what there is: no requests were recorded beyond day 14, so forests
+    learn from the 13 clusters and their sum (86 series in the judged run), the clusters' pool is of
+    13 (82), and the sum is alone in its own (4). The sum is not put in with the clusters: no total
+    is calibrated by its parts in the judged run either.
     """
-    shipped = tuple(make() for make in SETS.values())
-    return shipped if given.digest() in {one.digest() for one in shipped} else (given,)
+    for sets in (SETS, LATER):
+        shipped = tuple(make() for make in sets.values())
+        if given.digest() in {one.digest() for one in shipped}:
+            return shipped
+    return (given,)
 
 
 def _drive(

@@ -28,6 +28,7 @@ __all__ = [
     "BIN_SECONDS",
     "DAY",
     "HORIZON",
+    "LATER",
     "ORIGINS",
     "SETS",
     "STRIDE",
@@ -154,6 +155,10 @@ def later_total() -> ForecastSet:
 
 
 SETS: Final = {"clients": clients, "totals": totals}
+"""That are judged, in one run of the process."""
+
+LATER: Final = {"later_clusters": later_clusters, "later_total": later_total}
+"""That are scored once, in another."""
 
 
 def _disjoint(values: Floats) -> tuple[int, ...]:

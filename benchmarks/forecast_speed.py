@@ -1,7 +1,7 @@
 """How long forecasts of many series take: 10,000 series, 36 steps, 11 quantiles, ten days each.
 
 The tier that answers nearly always (``forecasting.tiers.direct_ridge``) is timed cold and with one
-bin appended to every series, the whole process with all its tiers on fewer series beside it. Series
+bin appended to every series, the whole process with all its tiers over 100 series beside it. Series
 are the shipped clients, shifted and scaled at random: sorting real demand costs what it costs. How
 good the timed tier is stands beside its time, fed bin by bin with as few refits a bin as in a
 crowd of 10,000.

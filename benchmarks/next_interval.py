@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks._forecast_cases import USAGE, Case, Figures, absent, cases, targets_of
+from benchmarks._forecast_cases import KEPT_APART, USAGE, Case, Figures, absent, cases, targets_of
 from benchmarks.forecast_run import LEVELS
 from benchmarks.forecast_scores import at_level, wape
 from benchmarks.forecast_sets import BIN_SECONDS, Floats
 from benchmarks.runner import Options, Result, Target
 
-__all__ = ["NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
+__all__ = ["KEPT_APART", "NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
 
 NAME = "next_interval"
 SUMMARY = "error at 10 min and at 1-6 h against the load predictors of Dynamo's planner"

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks._forecast_cases import USAGE, Case, Figures, cases, targets_of
+from benchmarks._forecast_cases import KEPT_APART, USAGE, Case, Figures, cases, targets_of
 from benchmarks.forecast_references.naive_references import multi_day_maxima
 from benchmarks.forecast_scores import broken, equal_risk_shift, reserve_ratio, shifted
 from benchmarks.forecast_sets import Floats
 from benchmarks.runner import Options, Result, Target
 
-__all__ = ["NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
+__all__ = ["KEPT_APART", "NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
 
 NAME = "peak_reserve"
 SUMMARY = "reserve for the 6 h peak at equal risk, published quantile against multi-day maxima"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks import calibration, runner
 from benchmarks.__main__ import main
-from benchmarks.runner import discover
+from benchmarks.runner import Result, discover
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,19 @@ def test_a_wrong_argument_is_named_with_status_2(
     assert names in output.err.splitlines()[-1]
     assert output.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_scored_once_is_kept_apart_from_what_is_recorded_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    made = iter([1, 2, 3])
+    monkeypatch.setattr(calibration, "run", lambda _: Result({"run": next(made)}))
+    for arguments in ([], ["--confirmation"], []):
+        assert main(["calibration", "--record", *arguments]) == 0
+    capsys.readouterr()
+    kept = {file.name: json.loads(file.read_text())["figures"] for file in tmp_path.iterdir()}
+    assert kept == {"calibration.json": {"run": 3}, "calibration_confirmation.json": {"run": 2}}
 
 
 def test_help_tells_what_a_benchmark_does_and_takes(capsys: pytest.CaptureFixture[str]) -> None:

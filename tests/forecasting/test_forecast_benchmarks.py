@@ -13,14 +13,16 @@ from benchmarks import (
     _forecast_cases,
     calibration,
     forecast_accuracy,
+    forecast_run,
     forecast_speed,
     next_interval,
     peak_reserve,
 )
 from benchmarks.forecast_run import LEVELS, PEAK_LEVELS, Published
-from benchmarks.forecast_sets import HORIZON, ForecastSet, clients
+from benchmarks.forecast_sets import HORIZON, LATER, ForecastSet, clients, totals
 from benchmarks.runner import Options, Result
 from forecasting.tiers import direct_ridge
+from forecasting.tiers.tier_sets import RIDGE_ALONE
 from wattpack.errors import InputError
 
 Run = Callable[[Options], Result]
@@ -55,6 +57,45 @@ def test_a_file_of_the_users_is_judged_without_bounds(run: Run, tmp_path: Path) 
         run(replace(told, arguments=("--confirmation",)))
     with pytest.raises(InputError, match="--data FILE"):
         run(replace(told, arguments=("--dta", str(file))))
+
+
+def _made_up(name: str, count: int) -> ForecastSet:
+    """Series that nobody measured: the real later windows are scored once, and not here."""
+    random = np.random.default_rng(count)
+    values = random.uniform(1, 9, (count, 1440 + 2 * HORIZON))
+    return ForecastSet(name, tuple("abc"[:count]), values, (1440, 1440 + HORIZON))
+
+
+def test_one_run_confirms_all_that_is_said_of_forecasts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clusters, total = _made_up("later_clusters", 3), _made_up("later_total", 1)
+    monkeypatch.setitem(LATER, "later_clusters", lambda: clusters)
+    monkeypatch.setitem(LATER, "later_total", lambda: total)
+    monkeypatch.setattr(forecast_run, "all_tiers", lambda: RIDGE_ALONE)
+    monkeypatch.setattr(_forecast_cases, "is_present", _forecast_cases.CHEAP.__contains__)
+    rounds: list[str] = []
+    told = Options(resume=tmp_path, arguments=("--confirmation",), progress=rounds.append)
+    for module in MODULES:
+        result = module.run(told)
+        of_sets = [name for name in result.figures if not name.startswith("absent")]
+        assert all(name.startswith(("later_clusters_", "later_total_")) for name in of_sets)
+        assert {"later_clusters_windows", "later_total_windows"} <= set(of_sets)
+        assert result.targets == {}
+        assert told.arguments == module.KEPT_APART
+    assert sum("rounds" in line for line in rounds) == 2  # origins, of one run for all four
+    (kept,) = tmp_path.glob("*-published-*.npz")
+    assert kept.name.startswith("later_clusters-later_total-")
+    with pytest.raises(InputError, match="--confirm"):
+        calibration.run(replace(told, arguments=("--confirm",)))
+
+
+def test_sets_of_one_judgement_are_forecast_by_one_process() -> None:
+    later = tuple(make() for make in LATER.values())
+    assert [one.name for one in forecast_run._together(later[1])] == [one.name for one in later]
+    assert forecast_run._together(totals())[0] is clients()
+    alone = clients().sample(8, 5)
+    assert forecast_run._together(alone) == (alone,)
 
 
 def _case(truth: np.ndarray, quantiles: np.ndarray, peaks: np.ndarray) -> _forecast_cases.Case:
