@@ -27,12 +27,13 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def rests_on_digest(module: str, root: Path = ROOT) -> str:
+def rests_on_digest(module: str, root: Path = ROOT, without: frozenset[str] = frozenset()) -> str:
     """Of a module's code and data, 12 hex digits.
 
     Args:
         module: Its dotted name, for example ``benchmarks.polca_weeks``.
         root: Folder of the packages.
+        without: Packages that are imported but decide nothing of the figure.
 
     Raises:
         ModuleNotFoundError: for a module that is none of ours.
@@ -40,6 +41,7 @@ def rests_on_digest(module: str, root: Path = ROOT) -> str:
     files = modules_behind(module, root)
     if module not in files:
         raise ModuleNotFoundError(module)
+    files = {name: file for name, file in files.items() if name.partition(".")[0] not in without}
     made = hashlib.sha256()
     for name in sorted(files):
         made.update(f"{name}\0{_meaning(files[name])}\0".encode())

@@ -172,7 +172,7 @@ def _rows_of(old: Summed) -> list[Row]:
 
 def _kept_file(given: argparse.Namespace, options: Options, policy: str) -> Path:
     row = _name_of_row(policy, _servers(given, policy), given.hotter)
-    return KEPT / f"{row}-seed-{options.seed}-{_digest(given)}.json.gz"
+    return KEPT / f"{row}-seed-{options.seed}-{_digest(given, policy)}.json.gz"
 
 
 def _name_of_row(arm: str, servers: int, hotter: float) -> str:
@@ -252,11 +252,13 @@ def _file(given: argparse.Namespace, options: Options, job: Job) -> Path | None:
         return None
     row = _name_of_row(job.arm, job.servers, given.hotter)
     shard = f"seed-{options.seed}-{job.number:03d}"
-    return options.resume / f"{NAME}-{row}-{shard}-{_digest(given)}.json"
+    return options.resume / f"{NAME}-{row}-{shard}-{_digest(given, job.arm)}.json"
 
 
-def _digest(given: argparse.Namespace) -> str:
-    digest = rests_on_digest(f"benchmarks.{NAME}")
+def _digest(given: argparse.Namespace, arm: str) -> str:
+    """Of what a shard rests on: the controller decides in one arm only."""
+    without = frozenset({"controller"}) if arm != WATTPACK else frozenset[str]()
+    digest = rests_on_digest(f"benchmarks.{NAME}", without=without)
     if given.scenario is None:
         return digest
     made = hashlib.sha256(digest.encode() + given.scenario.read_bytes())

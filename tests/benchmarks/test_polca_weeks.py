@@ -178,3 +178,21 @@ def test_a_hotter_row_is_asked_more_with_and_without_a_policy(
 def test_a_share_that_is_none_is_refused(hotter: str) -> None:
     with pytest.raises(InputError, match="--hotter"):
         polca_weeks.run(Options(arguments=("--finished", "--hotter", hotter)))
+
+
+def test_shards_of_published_policies_outlive_changes_of_the_controller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They ask nothing of it, so they are named by all else that they rest on."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("asked the controller")
+
+    monkeypatch.setattr("simulation.row_control.wattpack_policy.step", never)
+    found = polca_weeks.run(Options(quick=True, arguments=("--policies", "polca"), resume=tmp_path))
+    assert found.figures["polca_brakes"] == 0
+    given = polca_weeks._arguments(Options())
+    assert polca_weeks._digest(given, "polca") == polca_weeks._digest(given, "uncapped")
+    assert polca_weeks._digest(given, "polca") != polca_weeks._digest(given, "wattpack")
+    with pytest.raises(AssertionError, match="asked the controller"):
+        polca_weeks.run(Options(quick=True, arguments=("--policies", "wattpack"), resume=tmp_path))
