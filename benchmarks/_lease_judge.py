@@ -16,6 +16,7 @@ from benchmarks._lease_breakers import LOOK_NS, Breakers, House
 from benchmarks._lease_kind import RowKind
 from benchmarks._lease_node import Board
 from benchmarks._lease_order import OrderJudge
+from benchmarks._lease_raises import RaiseJudge
 from benchmarks._lease_row import Row
 from controller.tick_values import Decisions, Topology
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -82,6 +83,8 @@ class Judge:
         self._order = order
         self.breakers = Breakers(house, ratings, self.fault_seconds)
         self._guaranteed = list(guaranteed)
+        uuids = [f"gpu-{number}" for number in range(len(self._guaranteed))]
+        self._raises = RaiseJudge(self.breakers, self._guaranteed, uuids, self._lease_ns)
         self.violations: Counter[str] = Counter()
         self.details: list[str] = []
         self.set_seconds: list[float] = []
@@ -111,12 +114,17 @@ class Judge:
     def issued(self, node: int, nonce: int, now_ns: int) -> None:
         """An actuator gave a nonce: a lease that answers it runs from now."""
         self._issued[node, nonce] = now_ns
+        self._raises.read_back(node, now_ns)
 
     def spoke(self, node: int, batch: power_pb2.LeaseBatch, now_ns: int) -> None:
         """A replica put a batch on the wire."""
         self._spoken.add((node, batch.epoch, batch.sequence, batch.nonce))
         caps = {device.uuid: device.cap_watts for device in batch.devices}
         self._flying.append((now_ns, node, caps))
+        for what in self._raises.spoke(caps, now_ns):
+            # Nobody knows at once of a board that somebody else raised.
+            if now_ns >= self._calm_from_ns:
+                self._note("I6", what, now_ns)
         began_ns = self._terms.setdefault(batch.epoch, now_ns)
         if batch.epoch > 1 and now_ns - began_ns < self._lease_ns:
             for uuid, cap in caps.items():
@@ -156,6 +164,7 @@ class Judge:
             earlier[-1].until_ns = min(earlier[-1].until_ns, now_ns)
         caps = {d.uuid: d.cap_watts or self._of(d.uuid) for d in command.devices}
         earlier.append(_Command(now_ns, issued_ns + command.ttl_ms * NS_PER_MS, caps))
+        self._raises.accepted(caps, earlier[-1].until_ns)
         self._ended.pop(node, None)
 
     def decided(self, topology: Topology, decisions: Decisions, leading: bool, now_ns: int) -> None:
@@ -167,6 +176,9 @@ class Judge:
             for short, other in self._order.unfair(topology, decisions, heat, now_ns)[:1]:
                 what = f"board {short} is short and the less important {other} is favoured"
                 self._note("I5", what, now_ns)
+        for what in self._raises.counted(decisions.highest_cap_watts.tolist(), now_ns):
+            if now_ns >= self._calm_from_ns:
+                self._note("I6", what, now_ns)
         for node, since_ns in self._cut_since.items():
             if now_ns - since_ns < SILENT_AFTER_NS:
                 continue
@@ -190,6 +202,7 @@ class Judge:
     def look(self, row: Row) -> None:
         """Every board, by its limit."""
         now_ns, self._boards = row.now_ns, row.boards
+        self._raises.row = row
         while self._flying and self._flying[0][0] < now_ns - UNDER_WAY_NS:
             self._flying.pop(0)
         for node in row.nodes:
@@ -212,7 +225,9 @@ class Judge:
                 allowed = self._allowed(node.number, uuid, now_ns)
                 if board.limit_watts > allowed + ROUNDING_WATTS:
                     what = f"{uuid} holds {board.limit_watts:.0f} W of {allowed:.0f} W"
-                    self._note("I3", what, now_ns)
+                    # What somebody else raised is undone by reading back (I10).
+                    undone = now_ns < self._excused.get(uuid, 0) + self._lease_ns
+                    self._note("I10" if undone else "I3", what, now_ns)
             self._look_at_end(row, node.number)
         if self._order is not None:
             self._order.look(row)
