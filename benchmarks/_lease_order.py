@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks._full_breakers import DrawMemory, may_be_full
+from benchmarks._full_breakers import DrawMemory, Draws, may_be_full
 from benchmarks._lease_row import Row
 from benchmarks._order_judge import Due, unfair_pairs
 from benchmarks._power_house import Domain, House
@@ -81,8 +81,7 @@ class OrderJudge:
         full = may_be_full(
             house,
             caps,
-            expected,
-            [_rest(domain, heard) for domain in house.domains],
+            Draws(expected, self._memory.rising(), [_rest(d, heard) for d in house.domains]),
             [domain.rating_watts for domain in house.domains],
             [d.survivable(heat[d.number], self._fault_seconds) for d in house.domains],
         )

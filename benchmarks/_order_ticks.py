@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks._full_breakers import DrawMemory, may_be_full
+from benchmarks._full_breakers import DrawMemory, Draws, may_be_full
 from benchmarks._order_judge import Due, Violation, judged_between
 from benchmarks._power_house import OVERSHOOT, Domain, House
 from benchmarks._random_houses import Owed
@@ -229,7 +229,8 @@ def _full(
     base = [min(d.rating_watts, float(observed.budget_watts[d.number])) for d in house.domains]
     rest = [plant.rest(due.active, domain) for domain in house.domains]
     survivable = [d.survivable(plant.heat[d.number], fault_seconds) for d in house.domains]
-    return may_be_full(house, caps, expected, rest, base, survivable)
+    draws = Draws(expected, plant.memory.rising(), rest)
+    return may_be_full(house, caps, draws, base, survivable)
 
 
 def _jumps(

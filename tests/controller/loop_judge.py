@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks._full_breakers import DrawMemory, may_be_full
+from benchmarks._full_breakers import DrawMemory, Draws, may_be_full
 from benchmarks._order_judge import unfair_pairs
 from controller.tick_values import Decisions, Topology
 from tests.controller.closed_loop import Row
@@ -44,7 +44,8 @@ class LoopJudge:
             domain.survivable(heat, LEAST_FAULT_SECONDS)
             for domain, heat in zip(house.house.domains, plant.heat, strict=True)
         ]
-        full = may_be_full(house.house, caps, expected, rest, house.ratings, survivable)
+        draws = Draws(expected, self._memory.rising(), rest)
+        full = may_be_full(house.house, caps, draws, house.ratings, survivable)
         return unfair_pairs(house.house, due_of(topology, active), decided, full)
 
 
