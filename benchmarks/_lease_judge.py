@@ -8,13 +8,15 @@ and trip times are those of the house that it is given (``tests/controller/oracl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from actuator.lease_messages import LeaseCommand
+from benchmarks._lease_breakers import LOOK_NS, Breakers, House
 from benchmarks._lease_kind import RowKind
 from benchmarks._lease_node import Board
+from benchmarks._lease_order import OrderJudge
+from benchmarks._lease_raises import RaiseJudge
 from benchmarks._lease_row import Row
 from controller.tick_values import Decisions, Topology
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -29,7 +31,6 @@ NONCE_LIFE_NS = 2 * NS_PER_SECOND
 REACTION_SECONDS = 0.5 + 1.3
 #: From the end of a lease to the draw: actuation 0.5 s, settling 1.3 s.
 SETTLED_WITHIN_NS = 1800 * NS_PER_MS
-LOOK_NS = 50 * NS_PER_MS
 #: A limit that somebody raised is undone within a read-back period and a write (I10).
 UNDONE_WITHIN_NS = NS_PER_SECOND + SET_WITHIN_NS
 #: Messages are under way for no longer; a node is silent 3 s after its newest report, which was
@@ -39,30 +40,6 @@ SILENT_AFTER_NS = 5 * NS_PER_SECOND + UNDER_WAY_NS
 ROUNDING_WATTS = 1.5
 #: A board at its cap draws up to so much of it (the design's steady overshoot).
 OVERSHOOT = 1.05
-
-
-class House(Protocol):
-    """Worst loads and what breakers bear."""
-
-    def domains(self) -> range:
-        """All domains."""
-        ...
-
-    def worst(self, domain: int, caps: Sequence[float]) -> float:
-        """AC watts with every board at its cap."""
-        ...
-
-    def floor_case(self, domain: int, guaranteed: Sequence[float]) -> float:
-        """AC watts of I1's case."""
-        ...
-
-    def survives(self, domain: int, watts: float, heat: float, fault_seconds: float) -> bool:
-        """Whether the breaker bears a load for so long."""
-        ...
-
-
-Unfair = Callable[[Topology, Decisions], int]
-"""How many pairs of boards break I5."""
 
 
 @dataclass(slots=True)
@@ -86,7 +63,7 @@ class Judge:
         house: The row's breakers.
         ratings: Continuous watts of each domain.
         guaranteed: Of each board, in watts.
-        unfair: Judges I5.
+        order: Judges I5; None where no board is more important than another.
         kind: Of what the row is.
     """
 
@@ -95,7 +72,7 @@ class Judge:
         house: House,
         ratings: Sequence[float],
         guaranteed: Sequence[float],
-        unfair: Unfair,
+        order: OrderJudge | None = None,
         kind: RowKind | None = None,
     ) -> None:
         self._kind = kind or RowKind()
@@ -103,8 +80,11 @@ class Judge:
         lease_ms = LEASE_MS if given is None else given.scenario.control.lease_ttl_ms
         self._lease_ns = lease_ms * NS_PER_MS
         self.fault_seconds = self._lease_ns / NS_PER_SECOND + REACTION_SECONDS
-        self._house, self._ratings, self._unfair = house, list(ratings), unfair
+        self._order = order
+        self.breakers = Breakers(house, ratings, self.fault_seconds)
         self._guaranteed = list(guaranteed)
+        uuids = [f"gpu-{number}" for number in range(len(self._guaranteed))]
+        self._raises = RaiseJudge(self.breakers, self._guaranteed, uuids, self._lease_ns)
         self.violations: Counter[str] = Counter()
         self.details: list[str] = []
         self.set_seconds: list[float] = []
@@ -134,12 +114,17 @@ class Judge:
     def issued(self, node: int, nonce: int, now_ns: int) -> None:
         """An actuator gave a nonce: a lease that answers it runs from now."""
         self._issued[node, nonce] = now_ns
+        self._raises.read_back(node, now_ns)
 
     def spoke(self, node: int, batch: power_pb2.LeaseBatch, now_ns: int) -> None:
         """A replica put a batch on the wire."""
         self._spoken.add((node, batch.epoch, batch.sequence, batch.nonce))
         caps = {device.uuid: device.cap_watts for device in batch.devices}
         self._flying.append((now_ns, node, caps))
+        for what in self._raises.spoke(caps, now_ns):
+            # Nobody knows at once of a board that somebody else raised.
+            if now_ns >= self._calm_from_ns:
+                self._note("I6", what, now_ns)
         began_ns = self._terms.setdefault(batch.epoch, now_ns)
         if batch.epoch > 1 and now_ns - began_ns < self._lease_ns:
             for uuid, cap in caps.items():
@@ -172,19 +157,28 @@ class Judge:
             kind = self._kind
             if watts is not None and not kind.min_watts <= watts <= kind.default_watts:
                 self._note("I8", f"{device.uuid}: a cap of {watts} W was accepted", now_ns)
+        if self._order is not None:
+            self._order.answered(node, issued_ns)
         earlier = self._commands.setdefault(node, [])
         if earlier:
             earlier[-1].until_ns = min(earlier[-1].until_ns, now_ns)
         caps = {d.uuid: d.cap_watts or self._of(d.uuid) for d in command.devices}
         earlier.append(_Command(now_ns, issued_ns + command.ttl_ms * NS_PER_MS, caps))
+        self._raises.accepted(caps, earlier[-1].until_ns)
         self._ended.pop(node, None)
 
     def decided(self, topology: Topology, decisions: Decisions, leading: bool, now_ns: int) -> None:
         """A replica ticked."""
         if not leading:
             return
-        if self._unfair(topology, decisions):
-            self._note("I5", "a less important board is favoured", now_ns)
+        if self._order is not None:
+            heat = self.breakers.heat
+            for short, other in self._order.unfair(topology, decisions, heat, now_ns)[:1]:
+                what = f"board {short} is short and the less important {other} is favoured"
+                self._note("I5", what, now_ns)
+        for what in self._raises.counted(decisions.highest_cap_watts.tolist(), now_ns):
+            if now_ns >= self._calm_from_ns:
+                self._note("I6", what, now_ns)
         for node, since_ns in self._cut_since.items():
             if now_ns - since_ns < SILENT_AFTER_NS:
                 continue
@@ -199,6 +193,8 @@ class Judge:
         """These boards were raised, or cannot be written, by nobody's command for so long."""
         for uuid in uuids:
             self._excused[uuid] = max(self._excused.get(uuid, 0), row.now_ns + for_ns)
+            if self._order is not None and row.now_ns > NS_PER_SECOND:
+                self._order.doubted(uuid, row.now_ns + for_ns)
         self._calm_from_ns = max(self._calm_from_ns, row.now_ns + for_ns)
 
     # -- what it sees ----------------------------------------------------------------------------
@@ -206,6 +202,7 @@ class Judge:
     def look(self, row: Row) -> None:
         """Every board, by its limit."""
         now_ns, self._boards = row.now_ns, row.boards
+        self._raises.row = row
         while self._flying and self._flying[0][0] < now_ns - UNDER_WAY_NS:
             self._flying.pop(0)
         for node in row.nodes:
@@ -228,9 +225,15 @@ class Judge:
                 allowed = self._allowed(node.number, uuid, now_ns)
                 if board.limit_watts > allowed + ROUNDING_WATTS:
                     what = f"{uuid} holds {board.limit_watts:.0f} W of {allowed:.0f} W"
-                    self._note("I3", what, now_ns)
+                    # What somebody else raised is undone by reading back (I10).
+                    undone = now_ns < self._excused.get(uuid, 0) + self._lease_ns
+                    self._note("I10" if undone else "I3", what, now_ns)
             self._look_at_end(row, node.number)
-        self._look_at_breakers(row)
+        if self._order is not None:
+            self._order.look(row)
+        calm = now_ns >= self._calm_from_ns
+        for invariant, what in self.breakers.look(row, self._may_hold, calm=calm):
+            self._note(invariant, what, now_ns)
 
     def _allowed(self, node: int, uuid: str, now_ns: int) -> float:
         commands = self._commands.get(node, [])
@@ -292,24 +295,13 @@ class Judge:
                 if now_ns - end_ns > SETTLED_WITHIN_NS + LOOK_NS:
                     self._note("T_fault", f"{uuid} draws {board.draw_watts():.0f} W", now_ns)
 
-    def _look_at_breakers(self, row: Row) -> None:
-        if row.now_ns % NS_PER_SECOND >= 50 * NS_PER_MS:
-            return
-        boards = row.boards
-        floors = [row.nodes[n].guaranteed_watts for n in row.topology.node_of_gpu.tolist()]
-        may_hold = {str(b.identity.uuid): b.limit_watts for b in boards}
+    def _may_hold(self) -> list[float]:
+        """The highest cap on each board or on its way there."""
+        highest = {str(b.identity.uuid): b.limit_watts for b in self._boards}
         for _, _, caps in self._flying:
             for uuid, cap in caps.items():
-                may_hold[uuid] = max(may_hold[uuid], cap)
-        highest = list(may_hold.values())
-        for domain in self._house.domains():
-            if self._house.floor_case(domain, floors) > self._ratings[domain] * (1 + 1e-9):
-                self._note("I1", f"domain {domain}", row.now_ns)
-            worst = self._house.worst(domain, highest)
-            # Demand never reaches a rating here for long enough to heat a breaker.
-            calm = row.now_ns >= self._calm_from_ns
-            if calm and not self._house.survives(domain, worst, 0.0, self.fault_seconds):
-                self._note("I2", f"domain {domain} may draw {worst:.0f} W", row.now_ns)
+                highest[uuid] = max(highest[uuid], cap)
+        return list(highest.values())
 
     def _of(self, uuid: str) -> float:
         return self._guaranteed[int(uuid.rpartition("-")[2])]

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from benchmarks._power_house import Domain, House
 
-__all__ = ["Due", "Limits", "Violation", "judged", "judged_claims"]
+__all__ = ["Due", "Limits", "Violation", "judged", "judged_between", "unfair_pairs"]
 
 # Boards take whole watts.
 ROUNDING_WATTS = 1.5
@@ -101,11 +101,13 @@ class _Case:
     limits: Limits
     caps: Sequence[float]
     found: list[Violation] = field(default_factory=list)
-    named: Sequence[int] | None = None
+    known_full: Sequence[bool] | None = None
 
     @cached_property
-    def full(self) -> list[bool]:
+    def full(self) -> Sequence[bool]:
         """Domains that cannot bear a watt more on each of their active boards."""
+        if self.known_full is not None:
+            return self.known_full
         return [self._is_full(domain) for domain in self.house.domains]
 
     def _is_full(self, domain: Domain) -> bool:
@@ -150,9 +152,6 @@ class _Case:
     def holder(self, number: int) -> Domain | None:
         """The full breaker nearest above a board, or that a mate of its gang waits for."""
         above = self.house.paths[number]
-        if self.named is not None:
-            name = self.named[number]
-            return self.house.domains[name] if name >= 0 else None
         return next((domain for domain in above if self.full[domain.number]), None)
 
 
@@ -170,21 +169,50 @@ def judged(house: House, due: Due, limits: Limits, caps: Sequence[float]) -> lis
     return case.found
 
 
-def judged_claims(
-    house: House, due: Due, caps: Sequence[float], binding: Sequence[int]
+def judged_between(
+    house: House, due: Due, caps: Sequence[float], full: Sequence[bool]
 ) -> list[Violation]:
-    """The same of caps whose full breakers are not known here but named, by board, -1 for none.
+    """The same where limits are not known to the watt, only which domains may be full.
 
-    ``idle_room`` is who is short and names no domain.
+    Args:
+        house: The breakers.
+        due: Evened by gangs.
+        caps: Decided watts, by board.
+        full: By domain, worked out by whoever judges. One that is called full and is not hides a
+            violation; one that is full and not called so makes one up.
     """
     due.even(house)
     nothing = Limits([], [], [], [], [], [])
-    case = _Case(house, due, nothing, caps, named=binding)
+    case = _Case(house, due, nothing, caps, known_full=full)
     _judge_ranges(case)
     _judge_gangs(case)
     _judge_goal(case, "floor", due.floor, due.floor, _anybody)
     _judge_goal(case, "order", due.request, due.floor, _lesser(due))
     return case.found
+
+
+def unfair_pairs(
+    house: House, due: Due, caps: Sequence[float], full: Sequence[bool]
+) -> list[tuple[int, int]]:
+    """I5: (held back, favoured) boards, the less important above its floor.
+
+    A watt moved from the one to the other would pass no full breaker. Whom no full breaker holds
+    back is short for no reason, and everybody less important in the same tree is favoured.
+    """
+    pairs = []
+    for found in judged_between(house, due, caps, full):
+        if found.kind == "order":
+            pairs.append((found.board, found.favoured))
+        elif found.kind == "idle_room":
+            root = house.paths[found.board][-1].all_boards
+            pairs += [
+                (found.board, other.number)
+                for other in root
+                if due.active[other.number]
+                and due.priority[other.number] < due.priority[found.board]
+                and caps[other.number] > due.floor[other.number] + ROUNDING_WATTS
+            ]
+    return pairs
 
 
 def _anybody(short: int, other: int) -> bool:

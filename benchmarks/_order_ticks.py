@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks._order_judge import Due, Violation, judged_claims
-from benchmarks._power_house import House
+from benchmarks._full_breakers import DrawMemory, Draws, may_be_full
+from benchmarks._order_judge import Due, Violation, judged_between
+from benchmarks._power_house import OVERSHOOT, Domain, House
 from benchmarks._random_houses import Owed
 from controller.step import initial_state, step
 from controller.tick_values import (
     Band,
-    CapReason,
     Commands,
     Decisions,
     Observations,
@@ -26,6 +27,12 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["run_ticks"]
 
 SETTINGS = PowerSettings()
+_SILENT_AFTER_NS = 3 * NS_PER_SECOND
+_HOST_WATTS = 300.0
+_COOLING_SECONDS = 600.0
+# A brake ends 5 s after the draw has come down to what caps aim at.
+_BRAKES_FOR_TICKS = 10
+_NEAR_RATING_SHARE = 0.97
 
 
 def run_ticks(
@@ -38,18 +45,17 @@ def run_ticks(
 ) -> Iterator[list[Violation]]:
     """What is wrong with the decisions of each tick."""
     plant = _Plant(rng, house, topology)
-    heat = np.array([rng.choice([0.0, rng.uniform(0.0, 0.3)]) for _ in house.domains])
-    state = initial_state(topology, settings, heat)
+    state = initial_state(topology, settings, np.array(plant.heat))
     for number in range(ticks):
         observed = plant.observe(number)
         tick = Tick(topology, observed, settings, number * NS_PER_SECOND)
         state, commands, decisions = step(tick, state)
+        active = plant.taking_part(number)
+        due = _due_now(plant, owed, observed, decisions, active)
+        full = _full(plant, observed, due, decisions, settings.fault_seconds)
+        found = judged_between(house, due, decisions.decided_cap_watts.tolist(), full)
         plant.obey(commands)
-        active = _active(topology, decisions)
-        found = _wrong(
-            house, _due_now(house, owed, topology, observed, decisions, active), decisions
-        )
-        yield [*found, *_jumps(house, decisions, active, settings.fault_seconds)]
+        yield [*found, *_jumps(plant, decisions, active, settings.fault_seconds)]
 
 
 class _Plant:
@@ -64,6 +70,10 @@ class _Plant:
         self.demand = [board.default for board in house.boards]
         self.budget_shares = [1.0 for _ in house.domains]
         self.manual = [float("nan") for _ in house.boards]
+        self.heat = [rng.choice([0.0, rng.uniform(0.0, 0.3)]) for _ in house.domains]
+        self.memory = DrawMemory()
+        self.draws = [0.0 for _ in house.boards]
+        self.loaded = [-_BRAKES_FOR_TICKS for _ in house.domains]
 
     def observe(self, number: int) -> Observations:
         """What the controller hears at this second."""
@@ -84,7 +94,53 @@ class _Plant:
                 self.received[server.number] = number * NS_PER_SECOND
                 for board in server.boards:
                     self.told[board.number] = self.caps[board.number]
-        return self._observations(number)
+        observed = self._observations(number)
+        self.draws = observed.gpu_draw_watts.tolist()
+        self.memory.saw(float(number), self.draws)
+        self._load_breakers(number, observed)
+        return observed
+
+    def taking_part(self, number: int) -> list[bool]:
+        """Boards whose server was heard lately; all of them do what they are told."""
+        now_ns = number * NS_PER_SECOND
+        heard = [now_ns - received <= _SILENT_AFTER_NS for received in self.received]
+        return [heard[int(server)] for server in self.topology.node_of_gpu]
+
+    def rest(self, active: Sequence[bool], domain: Domain) -> float:
+        """AC watts beside the boards; who is silent counts at its declared worst."""
+        dc = sum(
+            _HOST_WATTS if active[server.boards[0].number] else server.host_watts * part.efficiency
+            for part in domain.walk()
+            for server in part.servers
+            if server.boards
+        )
+        return dc / domain.efficiency + domain.external
+
+    def braked(self, number: int, domain: Domain) -> bool:
+        """Whether a brake has any reason: the domain was near its budget or above lately."""
+        return number - self.loaded[domain.number] < _BRAKES_FOR_TICKS
+
+    def _load_breakers(self, number: int, observed: Observations) -> None:
+        active = self.taking_part(number)
+        everybody = [True] * len(active)
+        for domain in self.house.domains:
+            where, rating = domain.number, domain.rating_watts
+            boards = sum(self.draws[b.number] for b in domain.all_boards) / domain.efficiency
+            ratio = (boards + self.rest(everybody, domain)) / rating
+            if ratio > 1.0 and number > 0:
+                self.heat[where] += 1.0 / min(
+                    trip.seconds(ratio) for trip in (domain.trip, domain.feed_trip) if trip
+                )
+            elif number > 0:
+                self.heat[where] *= math.exp(-1.0 / _COOLING_SECONDS)
+            silent = [
+                OVERSHOOT * b.default - self.draws[b.number]
+                for b in domain.all_boards
+                if not active[b.number]
+            ]
+            most = boards + sum(silent) / domain.efficiency + self.rest(active, domain)
+            if most >= _NEAR_RATING_SHARE * min(rating, float(observed.budget_watts[where])):
+                self.loaded[where] = number
 
     def obey(self, commands: Commands) -> None:
         """A twentieth of the batches is lost."""
@@ -124,32 +180,22 @@ class _Plant:
         )
 
 
-def _active(topology: Topology, decisions: Decisions) -> list[bool]:
-    silent = decisions.silent_nodes[topology.node_of_gpu] | ~decisions.trusted
-    taking: list[bool] = (~silent & (decisions.reason != CapReason.UNCONTROLLED)).tolist()
-    return taking
-
-
-def _wrong(house: House, due: Due, decisions: Decisions) -> list[Violation]:
-    caps = decisions.decided_cap_watts.tolist()
-    return judged_claims(house, due, caps, decisions.binding_domain.tolist())
-
-
 def _due_now(
-    house: House,
+    plant: _Plant,
     owed: Owed,
-    topology: Topology,
     observed: Observations,
     decisions: Decisions,
     active: list[bool],
 ) -> Due:
     """What is owed after manual caps; below a brake everybody is owed the hardware minimum."""
-    most = []
+    house, number, most = plant.house, int(observed.node_nonce[0]) - 1, []
     for board in house.boards:
         manual = float(observed.override_cap_watts[board.number])
         ceiling = manual if manual > 0.0 else board.default
-        above = house.paths[board.number]
-        braked = any(decisions.band[domain.number] == Band.BRAKE for domain in above)
+        braked = any(
+            decisions.band[domain.number] == Band.BRAKE and plant.braked(number, domain)
+            for domain in house.paths[board.number]
+        )
         most.append(max(board.minimum if braked else min(ceiling, board.default), board.minimum))
 
     def kept(goals: Sequence[float]) -> list[float]:
@@ -157,7 +203,7 @@ def _due_now(
 
     return Due(
         active=active,
-        guaranteed=kept(topology.guaranteed_watts.tolist()),
+        guaranteed=kept(plant.topology.guaranteed_watts.tolist()),
         floor=kept(owed.floor),
         request=kept(owed.request),
         most=most,
@@ -166,16 +212,37 @@ def _due_now(
     )
 
 
+def _full(
+    plant: _Plant,
+    observed: Observations,
+    due: Due,
+    decisions: Decisions,
+    fault_seconds: float,
+) -> list[bool]:
+    """Which breakers may be full, by the plant's draws, budgets and heat."""
+    house = plant.house
+    expected = plant.memory.most(plant.told, plant.topology.request_watts.tolist())
+    decided = decisions.decided_cap_watts.tolist()
+    most = [board.default for board in house.boards]
+    caps = [cap if a else high for cap, high, a in zip(decided, most, due.active, strict=True)]
+    expected = [e if a else high for e, high, a in zip(expected, most, due.active, strict=True)]
+    base = [min(d.rating_watts, float(observed.budget_watts[d.number])) for d in house.domains]
+    rest = [plant.rest(due.active, domain) for domain in house.domains]
+    survivable = [d.survivable(plant.heat[d.number], fault_seconds) for d in house.domains]
+    draws = Draws(expected, plant.memory.rising(), rest)
+    return may_be_full(house, caps, draws, base, survivable)
+
+
 def _jumps(
-    house: House, decisions: Decisions, active: Sequence[bool], fault_seconds: float
+    plant: _Plant, decisions: Decisions, active: Sequence[bool], fault_seconds: float
 ) -> Iterator[Violation]:
-    """I2 at the decided caps, boards that take no part at the highest cap they may hold."""
-    highest = decisions.highest_cap_watts.tolist()
+    """I2 at the decided caps; boards that are not heard at the highest that they may hold."""
+    house = plant.house
     caps = decisions.decided_cap_watts.tolist()
-    counted = [caps[i] if taking else highest[i] for i, taking in enumerate(active)]
-    least = [b.minimum if active[b.number] else counted[b.number] for b in house.boards]
+    counted = [caps[b.number] if active[b.number] else b.default for b in house.boards]
+    least = [b.minimum if active[b.number] else b.default for b in house.boards]
     for domain in house.domains:
-        worst, heat = domain.worst(counted), float(decisions.heat[domain.number])
+        worst, heat = domain.worst(counted), plant.heat[domain.number]
         lowest = worst <= domain.worst(least) + 1e-3
         if not lowest and not domain.survives(worst - 1e-3, heat, fault_seconds):
             yield Violation("jump", domain=domain.number)

@@ -159,7 +159,7 @@ def peak_row(
     ordinary = topology.tree.max_raise_watts_per_second
     quick = replace(topology.tree, max_raise_watts_per_second=10 * ordinary)
     house = oracle.house_of(topology)
-    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), lambda *_: 0, kind)
+    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), kind=kind)
     topology = replace(topology, tree=quick)
     row, demand = Row(topology, judge, seed, kind), Demand.of(kind)
     judge.excuse(row, topology.gpu_uuids)

@@ -33,10 +33,10 @@ from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._lease_judge import Judge
 from benchmarks._lease_kind import BREAKER_CURVES, RowKind, make_topology
 from benchmarks._lease_kind import READS as ROW_READS
+from benchmarks._lease_order import OrderJudge
 from benchmarks._lease_row import Row
 from benchmarks.runner import Options, Result, Target, finished_rows
 from benchmarks.runner import Row as Figures
-from controller.tick_values import Decisions, Topology
 from simulation.scenario import FaultKind
 
 NAME: Final = "lease_safety"
@@ -69,18 +69,9 @@ def new_row(seed: int, kind: RowKind | None = None) -> tuple[Row, Judge]:
     topology = replace(topology, tree=quick)
     house = oracle.house_of(topology)
 
-    def unfair(topology: Topology, decisions: Decisions) -> int:
-        pairs = oracle.unfair_pairs(
-            house,
-            decisions.decided_cap_watts.tolist(),
-            topology.request_watts.tolist(),
-            topology.floor_watts.tolist(),
-            topology.priority.tolist(),
-            decisions.binding_domain.tolist(),
-        )
-        return len(pairs)
-
-    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), unfair, kind)
+    guaranteed = topology.guaranteed_watts.tolist()
+    order = OrderJudge(house.house, oracle.due_of, kind.settings.fault_seconds)
+    judge = Judge(house, house.ratings, guaranteed, order, kind)
     row = Row(topology, judge, seed, kind)
     judge.excuse(row, topology.gpu_uuids)
     return row, judge

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks._order_judge import Due, Limits, Violation, judged, judged_claims
+from benchmarks._order_judge import Due, Limits, Violation, judged, judged_between, unfair_pairs
 from benchmarks._power_house import Board, Domain, House, Server, Trip
 
 BOARDS = 6
@@ -114,14 +114,18 @@ def test_boards_that_take_no_part_are_neither_short_nor_favoured() -> None:
     assert not judged(house, due, limits, caps)
 
 
-def test_named_domains_are_taken_at_their_word() -> None:
+def test_only_a_full_breaker_between_two_boards_excuses_the_favour() -> None:
     house, caps = make_house(), [450.0, 302.0, 300.0, 600.0, 600.0, 600.0]
-    nobody = [-1] * BOARDS
-    assert judged_claims(house, make_due(), caps, [1, 1, 1, -1, -1, -1]) == [
-        Violation("order", 0, 1, 1)
-    ]
-    assert not judged_claims(house, make_due(), [600.0] * BOARDS, nobody)
-    assert {v.kind for v in judged_claims(house, make_due(), caps, nobody)} == {"idle_room"}
+    in_rack, at_root, nowhere = [False, True, False], [True, False, False], [False] * 3
+    assert judged_between(house, make_due(), caps, in_rack) == [Violation("order", 0, 1, 1)]
+    assert not judged_between(house, make_due(), [600.0] * BOARDS, nowhere)
+    assert unfair_pairs(house, make_due(), caps, in_rack) == [(0, 1)]
+    caps[1] = 300.0
+    assert not unfair_pairs(house, make_due(), caps, in_rack)
+    assert unfair_pairs(house, make_due(), caps, at_root) == [(0, 4)]
+    # Who is short below no full breaker is held back by nothing: anybody less important has it.
+    assert {v.kind for v in judged_between(house, make_due(), caps, nowhere)} == {"idle_room"}
+    assert unfair_pairs(house, make_due(), caps, nowhere) == [(0, 4), (0, 5)]
 
 
 def test_a_curve_by_points_tells_nothing_beyond_its_last_point() -> None:

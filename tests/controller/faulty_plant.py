@@ -119,6 +119,7 @@ class Plant:
         self.heat = [0.0 for _ in self.house.domains()]
         self.in_flight: list[tuple[int, Commands]] = []
         self.leader_epoch = 1
+        self.now_ns = 0
 
     # -- truth -----------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Plant:
 
     def advance(self, tick: int) -> None:
         """One second passes."""
-        now = tick * NS
+        self.now_ns = now = tick * NS
         arrived = [commands for at, commands in self.in_flight if at <= now]
         self.in_flight = [(at, commands) for at, commands in self.in_flight if at > now]
         for commands in arrived:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from benchmarks._order_judge import Due
 from benchmarks._power_house import Board, Domain, House, Server, Trip
 from controller.tick_values import PowerSettings, Topology
 from wattpack.power.domain_tree import DomainTree
@@ -34,13 +35,6 @@ class Tree:
     def ratings(self) -> list[float]:
         """Continuous watts of each domain."""
         return [domain.rating_watts for domain in self.house.domains]
-
-    @cached_property
-    def _hosts(self) -> list[float]:
-        """Watts of each server's host, DC, at worst."""
-        pairs = [(s, d) for d in self.house.domains for s in d.servers]
-        pairs.sort(key=lambda pair: pair[0].number)
-        return [server.host_watts * domain.efficiency for server, domain in pairs]
 
     def domains(self) -> range:
         """All of them."""
@@ -139,24 +133,18 @@ def fault_seconds(settings: PowerSettings) -> float:
     return max(own, LEAST_FAULT_SECONDS)
 
 
-def unfair_pairs(
-    house: Tree,
-    caps: Sequence[float],
-    requests: Sequence[float],
-    floors: Sequence[float],
-    priorities: Sequence[int],
-    binding: Sequence[int],
-) -> list[tuple[int, int]]:
-    """I5: (held back, favoured) boards of one binding domain, the less important above its floor.
-
-    A watt and a half of rounding is no favour: boards take whole watts.
-    """
-    pairs = []
-    for short, domain in enumerate(binding):
-        if domain < 0 or caps[short] >= requests[short] - 1.5:
-            continue
-        for other in house.boards_below(domain):
-            less = priorities[other] < priorities[short]
-            if less and caps[other] > floors[other] + 1.5:
-                pairs.append((short, other))
-    return pairs
+def due_of(topology: Topology, active: Sequence[bool]) -> Due:
+    """What the topology owes to each board whose cap is decided."""
+    gangs: dict[int, list[int]] = {}
+    for number, gang in enumerate(topology.gang.tolist()):
+        if gang >= 0:
+            gangs.setdefault(gang, []).append(number)
+    return Due(
+        active=list(active),
+        guaranteed=topology.guaranteed_watts.tolist(),
+        floor=topology.floor_watts.tolist(),
+        request=topology.request_watts.tolist(),
+        most=topology.default_limit_watts.tolist(),
+        priority=topology.priority.tolist(),
+        gangs=list(gangs.values()),
+    )
