@@ -237,7 +237,9 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
     # A manual cap is obeyed to the watt, also where it changes little.
     near &= kept <= wants.slack_watts
-    same_rank = (ideal.cap_watts >= wants.request_watts) == (kept >= wants.request_watts)
+    # Boards take whole watts: one that holds all of them of its request is short of nothing.
+    request = np.floor(wants.request_watts + 1e-6)
+    same_rank = (ideal.cap_watts >= request) == (kept >= request)
     same_rank &= (ideal.cap_watts > wants.floor_watts) == (kept > wants.floor_watts)
     if not ((near & same_rank) | ~now.active).all():
         return ideal

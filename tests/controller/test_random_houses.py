@@ -224,3 +224,14 @@ def test_i5_every_tick_of_a_lossy_loop_keeps_order_floors_gangs_and_the_jump(see
     topology = topology_of(house, works)
     for found in run_ticks(rng, house, topology, owed(house, works), 10):
         assert not found
+
+
+@pytest.mark.parametrize("drawn_from", ["7/96", "7/170", "7/443"])
+def test_i5_requests_of_part_of_a_watt_do_not_keep_caps_that_are_short(drawn_from: str) -> None:
+    """Whole-watt caps never reach a request of 333.6 W, so 330 and 333 both counted as short."""
+    rng = random.Random(drawn_from)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    topology = topology_of(house, works)
+    for found in run_ticks(rng, house, topology, owed(house, works), 20):
+        assert not found
