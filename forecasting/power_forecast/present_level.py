@@ -26,7 +26,8 @@ LOOK_BACK_SECONDS: Final = 3 * 86400
 """Older breaks have passed: all that the maxima of three days see is of the present then."""
 
 LEAST_BEFORE_SECONDS: Final = 86400
-"""Of history before a break: with less nothing says how it used to move."""
+"""Of values before a break: with less nothing says how it used to move. The days before a domain's
+first value say nothing either."""
 
 
 def present_since(values: Floats, step_seconds: int) -> np.ndarray:
@@ -36,7 +37,8 @@ def present_since(values: Floats, step_seconds: int) -> np.ndarray:
     as strongly again.
 
     Args:
-        values: (n, n_bins); NaN for gaps, which stand at the value before them.
+        values: (n, n_bins); NaN for gaps, which stand at the value before them, and before the
+            first value, where nothing moves.
         step_seconds: Width of a bin.
     """
     n, n_bins = values.shape
@@ -49,9 +51,13 @@ def present_since(values: Floats, step_seconds: int) -> np.ndarray:
     means = (sums[:, hour:] - sums[:, :-hour]) / hour
     # change[i] is that between the hours before and after bin i + hour.
     change = np.abs(means[:, hour:] - means[:, :-hour])
+    begun = np.maximum.accumulate(np.isfinite(values), axis=1)[:, : change.shape[1]]
+    change = np.where(begun, change, 0.0)
     before = np.maximum.accumulate(change, axis=1)
     begin = max(first, change.shape[1] - LOOK_BACK_SECONDS // step_seconds)
+    has_moved = np.cumsum(begun, axis=1)[:, begin - 1 : -1] >= first
     broken = change[:, begin:] > BREAK_RATIO * before[:, begin - 2 * hour : -2 * hour]
+    broken &= has_moved
     # A break shows from an hour before it on, most clearly at its own bin.
     seen = begin + np.argmax(broken, axis=1)
     around = np.minimum(seen[:, None] + np.arange(2 * hour), change.shape[1] - 1)
