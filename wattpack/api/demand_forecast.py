@@ -188,7 +188,11 @@ class DemandForecastSpec(ApiModel):
         Field(min_length=1, max_length=21, description="Quantile levels, strictly rising"),
     ] = [0.5, 0.9, 0.95, 0.99]
     ceiling_watts: Annotated[
-        Watts | None, Field(description="Sum of caps: the series cannot exceed it")
+        Watts | None,
+        Field(
+            description="Sum of caps: the series cannot exceed it; nor, where its PowerDomain "
+            "enforces, the rating"
+        ),
     ] = None
     replicas: Annotated[
         ReplicaRule | None,
