@@ -149,9 +149,6 @@ def target_of(body: Mapping[str, Any]) -> Target:
     # The status is ours to write: what stands there now must not keep the target from being read.
     found = DemandForecast.read({key: part for key, part in body.items() if key != "status"})
     spec, metadata = found.spec, found.metadata
-    for level in spec.levels:
-        if not 0 < level < 1:
-            raise InputError("spec.levels", "levels between 0 and 1", level, found.name)
     kind, subject = "series", ""
     if spec.target.power_domain is not None:
         kind, subject = "domain", spec.target.power_domain
