@@ -34,7 +34,7 @@ class Shape:
         levels: To be told, ascending.
 
     Raises:
-        InputError: for levels out of order, a horizon below 1.
+        InputError: for levels out of order or beyond those that models compute, a horizon below 1.
     """
 
     step_seconds: int
@@ -42,7 +42,9 @@ class Shape:
     levels: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        checked_levels(self.levels)
+        levels = checked_levels(self.levels)
+        if levels[0] < GRID[0] or levels[-1] > GRID[-1]:
+            raise InputError("levels", f"levels from {GRID[0]:g} to {GRID[-1]:g}", self.levels)
         if self.horizon < 1:
             raise InputError("horizon", "at least one step", self.horizon)
 

@@ -176,6 +176,8 @@ def _verdict(
     now = float(made.now[answer.row])
     if target.ceiling is not None and now > target.ceiling:
         message += f"; all is cut at {_ceiling(target)}, below the newest value, {now:g}"
+    elif target.ceiling is not None:
+        message += f"; at most {_ceiling(target)}"
     return "Fallback" if method in FALLBACKS else "Forecast", message
 
 
@@ -198,7 +200,7 @@ def _without_history(target: Target, has_values: bool) -> str:
 
 def _ceiling(target: Target) -> str:
     """The ceiling as whoever asked calls it; what is asked by a command is no object."""
-    named = "spec.ceilingWatts" if target.namespace else "--ceiling"
+    named = target.ceiling_name or ("spec.ceilingWatts" if target.namespace else "--ceiling")
     return named if target.ceiling is None else f"{named} of {target.ceiling:g}"
 
 

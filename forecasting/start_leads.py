@@ -19,6 +19,7 @@ from forecasting.power_forecast.domain_boards import DomainBoards, DrawChange
 from forecasting.targets import Target
 from wattpack.kube.port import JsonObject
 from wattpack.pod_binding import is_finished
+from wattpack.power.domain_tree import DomainTree
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
 
@@ -49,6 +50,8 @@ class RunningWork:
         above: The domains that feed each PowerDomain, nearest first.
         boards: What stands below each.
         changes: Work that came to each since the last look, and before it, and work that went.
+        limits_watts: What caps hold each at that enforces: its rating after the feed losses that it
+            declares, of all feeds where load may use them.
     """
 
     works: PodWorks = field(default_factory=PodWorks)
@@ -56,6 +59,7 @@ class RunningWork:
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     boards: DomainBoards = field(default_factory=DomainBoards)
     changes: Mapping[str, Sequence[DrawChange]] = field(default_factory=dict)
+    limits_watts: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -81,15 +85,17 @@ class RunningWork:
             for domain in paths[node]:
                 space = "" if work.profile is None else str(pod["metadata"].get("namespace", ""))
                 found[domain][space, work.name] = work
-        return cls(works, found, {name: grid.path(name)[1:] for name in specs})
+        above = {name: grid.path(name)[1:] for name in specs}
+        return cls(works, found, above, limits_watts=_limits_watts(grid.tree))
 
     def placed(self, target: Target) -> Target:
         """The target with its place in the power tree and what stands and runs below it."""
         if target.kind != "domain":
             return target
         domain, boards = target.subject, self.boards
+        bounded = target.below(self.limits_watts.get(domain), f"PowerDomain {domain}'s rating")
         return replace(
-            target,
+            bounded,
             above=self.above.get(domain, ()),
             boards=boards.board_watts(domain),
             changes=tuple(self.changes.get(domain, ())),
@@ -107,6 +113,12 @@ class RunningWork:
             work = self.works.named(target.namespace, target.subject)
             return _longest([] if work is None else [work])
         return None
+
+
+def _limits_watts(tree: DomainTree) -> dict[str, float]:
+    """Of domains that enforce; in DryRun nothing keeps a draw below the rating."""
+    rated = zip(tree.names, tree.all_feeds_watts.tolist(), tree.enforce.tolist(), strict=True)
+    return {name: watts for name, watts, enforces in rated if enforces}
 
 
 def _longest(works: Iterable[KnownWork]) -> Lead | None:

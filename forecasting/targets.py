@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forecasting.events.planned_event import PlannedEvent, events_of_spec
@@ -76,6 +76,7 @@ class Target:
         held_series: Share of each bin in which caps held its work back.
         changes: Work that came to its domain, and went.
         tokens: How long its requests are; None for what is no stream of requests.
+        ceiling_name: Whose the ceiling is; empty for that of whoever asks.
     """
 
     namespace: str
@@ -95,6 +96,18 @@ class Target:
     held_series: SeriesId | None = None
     changes: tuple[DrawChange, ...] = ()
     tokens: TokenSource | None = None
+    ceiling_name: str = ""
+
+    def below(self, ceiling: float | None, name: str) -> Target:
+        """The target with this ceiling where it has none that is as low.
+
+        Args:
+            ceiling: What its series cannot exceed, either; None for nothing.
+            name: Whose it is, for people.
+        """
+        if ceiling is None or (self.ceiling is not None and self.ceiling <= ceiling):
+            return self
+        return replace(self, ceiling=ceiling, ceiling_name=name)
 
     @property
     def key(self) -> TargetKey:
@@ -136,9 +149,6 @@ def target_of(body: Mapping[str, Any]) -> Target:
     # The status is ours to write: what stands there now must not keep the target from being read.
     found = DemandForecast.read({key: part for key, part in body.items() if key != "status"})
     spec, metadata = found.spec, found.metadata
-    for level in spec.levels:
-        if not 0 < level < 1:
-            raise InputError("spec.levels", "levels between 0 and 1", level, found.name)
     kind, subject = "series", ""
     if spec.target.power_domain is not None:
         kind, subject = "domain", spec.target.power_domain

@@ -50,6 +50,7 @@ from forecasting.fan import Fan, fan_of
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.targets import Target, TokenSource
 from forecasting.terminal_fan import terminal_fan
+from wattpack.api.demand_forecast import HIGHEST_LEVEL, LOWEST_LEVEL, MAX_LEVELS
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.flags import output_file
@@ -75,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--hours", type=float, default=6.0, help="the window (6)")
     parser.add_argument(
         "--levels", default=",".join(f"{level:g}" for level in DEFAULT_LEVELS),
-        help="of the steps' quantiles, rising, with commas (%(default)s)",
+        help="of the steps' quantiles, rising, 0.01 to 0.999, with commas (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--ceiling", type=float, help="what no series can exceed")
     parser.add_argument(
@@ -199,7 +200,7 @@ def _token_source(args: argparse.Namespace, series: Sequence[SeriesId]) -> Token
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
-    """Rising levels between 0 and 1, from text with commas.
+    """Rising levels among those that are computed, from text with commas.
 
     Raises:
         InputError: for anything else.
@@ -209,8 +210,10 @@ def parse_levels(text: str) -> tuple[float, ...]:
     except ValueError as error:
         raise InputError("levels", "numbers with commas between them", text) from error
     rising = all(low < high for low, high in pairwise(levels))
-    if not rising or not all(0 < level < 1 for level in levels) or len(levels) > 21:
-        raise InputError("levels", "at most 21 rising levels between 0 and 1", text)
+    inside = all(LOWEST_LEVEL <= level <= HIGHEST_LEVEL for level in levels)
+    if not rising or not inside or len(levels) > MAX_LEVELS:
+        wanted = f"at most {MAX_LEVELS} rising levels from {LOWEST_LEVEL:g} to {HIGHEST_LEVEL:g}"
+        raise InputError("levels", wanted, text)
     return levels
 
 

@@ -34,6 +34,7 @@ class RunningWorkReader:
         self._kube = kube
         self._failed = ""
         self._above: Mapping[str, tuple[str, ...]] = {}
+        self._limits_watts: Mapping[str, float] = {}
         self._book = ProfileBook.shipped(shipped_library())
         self._boards = DomainBoards()
         self._unknown: set[str] = set()
@@ -57,8 +58,11 @@ class RunningWorkReader:
             self._failed = str(error)
             # What was read last is still the best guess of how domains add up and what they have.
             boards = self._boards
-            return RunningWork(above=self._above, boards=boards, changes=boards.changes())
-        self._failed, self._above = "", found.above
+            return RunningWork(
+                above=self._above, boards=boards, changes=boards.changes(),
+                limits_watts=self._limits_watts,
+            )  # fmt: skip
+        self._failed, self._above, self._limits_watts = "", found.above, found.limits_watts
         self._unknown = domains - found.boards.busy_watts.keys()
         return found
 

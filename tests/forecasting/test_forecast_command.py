@@ -184,6 +184,8 @@ def test_a_table_is_forecast_from_its_end(
         (["x", "--ceiling", "inf"], "ceiling"),
         (["x", "--levels", "0.5,0.5"], "levels"),
         (["x", "--levels", "0,0.5"], "levels"),
+        (["x", "--levels", "0.0001,0.5"], "levels"),
+        (["x", "--levels", "0.5,0.9999"], "levels"),
         (["x", "--levels", "much"], "levels"),
     ],
 )

@@ -185,6 +185,8 @@ def test_a_regular_day_is_forecast_far_better_than_its_spread() -> None:
         ((0.5, 0.5), 36),
         ((0.9, 0.5), 36),
         ((0.0,), 36),
+        ((0.0001, 0.5), 36),
+        ((0.5, 0.9999), 36),
         ((float("nan"),), 36),
         ((0.5,), 0),
     ],

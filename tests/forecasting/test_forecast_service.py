@@ -20,8 +20,9 @@ from forecasting.round.forecast_round import step
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target, target_of
+from forecasting.tiers.level_grid import GRID
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast
-from wattpack.api.demand_forecast import DemandForecastStatus
+from wattpack.api.demand_forecast import HIGHEST_LEVEL, LOWEST_LEVEL, DemandForecastStatus
 from wattpack.errors import InputError, TransientError
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "forecasting"
@@ -217,6 +218,8 @@ def test_an_object_becomes_a_target() -> None:
     [
         ({"levels": [0.0, 0.5]}, "levels"),
         ({"levels": [0.5, 1.0]}, "levels"),
+        ({"levels": [0.005, 0.5]}, "levels"),
+        ({"levels": [0.5, 0.9999]}, "levels"),
         ({"levels": []}, "levels"),
         ({"target": {"series": ""}}, "series"),
         ({"horizonSeconds": -1}, "horizonSeconds"),
@@ -228,6 +231,11 @@ def test_an_object_becomes_a_target() -> None:
 def test_a_bad_object_is_refused_by_field(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=field):
         target_of(_body(**spec))
+
+
+def test_the_outermost_levels_that_are_computed_may_be_asked_for() -> None:
+    target = target_of(_body(levels=[LOWEST_LEVEL, HIGHEST_LEVEL]))
+    assert (target.levels[0], target.levels[-1]) == (GRID[0], GRID[-1])
 
 
 def test_pooled_misses_do_not_lift_a_calm_series_beyond_its_bound() -> None:

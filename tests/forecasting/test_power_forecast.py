@@ -205,6 +205,59 @@ def test_a_row_that_draws_more_than_ever_is_new_an_hour_later() -> None:
     assert present_since(gaps[None], 600)[0] == 10 * DAY
 
 
+def domain_of(row: np.ndarray) -> tuple[str, ...]:
+    """Flags of a first forecast of a domain that drew this."""
+    target = Target("power", "row", SeriesId("row"), "domain", 36, 600, LEVELS, None, 1, "row")
+    source = MemorySource({"row": row})
+    _, (answer,) = step(ForecasterState(), len(row) * 600.0, source, [target])
+    return answer.flags
+
+
+@pytest.mark.parametrize("known_days", [1.0, 1.5, 2.0, 3.0, 3.5])
+def test_a_domain_that_is_new_has_no_new_level(known_days: float) -> None:
+    row = days(10, 250, 25)
+    row[: -round(known_days * DAY)] = np.nan
+    assert NEW_LEVEL not in domain_of(row)
+
+
+def test_a_domain_that_is_new_breaks_by_what_it_has_moved_itself() -> None:
+    row = np.concatenate([days(10, 250, 25), np.full(6, 380.0)])
+    for known_days, since in ((2.0, 10 * DAY), (0.9, 0)):
+        row[: 10 * DAY - round(known_days * DAY)] = np.nan
+        assert present_since(row[None], 600)[0] == since
+    assert present_since(np.full((1, 10 * DAY), np.nan), 600)[0] == 0
+
+
+@pytest.mark.parametrize("gap_hours", [1, 2, 6, 12, 30])
+@pytest.mark.parametrize("end_hours", [1, 5, 13, 21, 40])
+def test_a_gap_in_a_history_is_no_new_level(gap_hours: int, end_hours: int) -> None:
+    row = days(10, 250, 25)
+    end = len(row) - 6 * end_hours
+    row[end - 6 * gap_hours : end] = np.nan
+    assert present_since(row[None], 600)[0] == 0
+
+
+def test_the_process_takes_no_outage_of_a_history_for_a_new_level() -> None:
+    row = days(10, 250, 25)
+    row[-60:-24] = np.nan
+    assert NEW_LEVEL not in domain_of(row)
+
+
+@pytest.mark.parametrize("gap_hours", [1, 2, 6, 12, 30])
+def test_what_came_to_a_domain_while_nobody_looked_is_a_new_level(gap_hours: int) -> None:
+    row = np.concatenate([days(10, 250, 25), np.full(6, 380.0)])
+    row[10 * DAY - 6 * gap_hours : 10 * DAY] = np.nan
+    assert present_since(row[None], 600)[0] == 10 * DAY
+    assert present_since(row[None, :-1], 600)[0] == 0
+
+
+def test_gaps_of_former_days_hide_no_break() -> None:
+    row = np.concatenate([days(10, 250, 25), np.full(6, 290.0)])
+    assert present_since(row[None], 600)[0] == 10 * DAY
+    row[5 * DAY : 5 * DAY + 54] = np.nan
+    assert present_since(row[None], 600)[0] == 10 * DAY
+
+
 # -- peaks of the present --------------------------------------------------------------------------
 
 

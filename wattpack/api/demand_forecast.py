@@ -34,6 +34,13 @@ DEFAULT_STEP_SECONDS = 600
 MAX_FORECAST_STEPS = 1024
 MAX_FORECAST_TIERS = 16
 
+LOWEST_LEVEL = 0.01
+HIGHEST_LEVEL = 0.999
+"""Of quantiles that are computed (``forecasting/tiers/level_grid.py``): what is asked beyond them
+would be theirs under another name."""
+
+MAX_LEVELS = 21
+
 EVENT_TIME_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$"
 MAX_EVENTS = 64
 
@@ -184,11 +191,15 @@ class DemandForecastSpec(ApiModel):
         DEFAULT_STEP_SECONDS
     )
     levels: Annotated[
-        list[Fraction],
-        Field(min_length=1, max_length=21, description="Quantile levels, strictly rising"),
+        list[Annotated[float, Field(ge=LOWEST_LEVEL, le=HIGHEST_LEVEL)]],
+        Field(min_length=1, max_length=MAX_LEVELS, description="Quantile levels, strictly rising"),
     ] = [0.5, 0.9, 0.95, 0.99]
     ceiling_watts: Annotated[
-        Watts | None, Field(description="Sum of caps: the series cannot exceed it")
+        Watts | None,
+        Field(
+            description="Sum of caps: the series cannot exceed it; nor, where its PowerDomain "
+            "enforces, the rating"
+        ),
     ] = None
     replicas: Annotated[
         ReplicaRule | None,
