@@ -33,7 +33,8 @@ def rests_on_digest(module: str, root: Path = ROOT, without: frozenset[str] = fr
     Args:
         module: Its dotted name, for example ``benchmarks.polca_weeks``.
         root: Folder of the packages.
-        without: Packages that are imported but decide nothing of the figure.
+        without: Packages and modules that are imported but decide nothing of the figure, dotted;
+            what lies below one is left out with it.
 
     Raises:
         ModuleNotFoundError: for a module that is none of ours.
@@ -41,13 +42,18 @@ def rests_on_digest(module: str, root: Path = ROOT, without: frozenset[str] = fr
     files = modules_behind(module, root)
     if module not in files:
         raise ModuleNotFoundError(module)
-    files = {name: file for name, file in files.items() if name.partition(".")[0] not in without}
+    files = {name: file for name, file in files.items() if not _below(name, without)}
     made = hashlib.sha256()
     for name in sorted(files):
         made.update(f"{name}\0{_meaning(files[name])}\0".encode())
     for file in _data_of({name.partition(".")[0] for name in files} - {"benchmarks"}, root):
         made.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return made.hexdigest()[:12]
+
+
+def _below(name: str, places: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in places for count in range(1, len(parts) + 1))
 
 
 def modules_behind(module: str, root: Path = ROOT) -> dict[str, Path]:

@@ -80,6 +80,10 @@ AGREEMENT_HOURS: Final = (3.0, 4.0)
 AGREEMENT_DAYS: Final = (1, 15, 29)
 QUICK_HOURS: Final = (3.0, 3.25)
 KEPT: Final = RESULTS / NAME
+NOT_ASKED: Final = frozenset(
+    {"controller", "wattpack.api.demand_forecast", "wattpack.api.forecast_subject"}
+)
+"""Imported with the row, and asked nothing by a published policy."""
 
 
 class Job(NamedTuple):
@@ -257,7 +261,7 @@ def _file(given: argparse.Namespace, options: Options, job: Job) -> Path | None:
 
 def _digest(given: argparse.Namespace, arm: str) -> str:
     """Of what a shard rests on: the controller decides in one arm only."""
-    without = frozenset({"controller"}) if arm != WATTPACK else frozenset[str]()
+    without = NOT_ASKED if arm != WATTPACK else frozenset[str]()
     digest = rests_on_digest(f"benchmarks.{NAME}", without=without)
     if given.scenario is None:
         return digest
