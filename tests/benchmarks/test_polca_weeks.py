@@ -65,7 +65,10 @@ def test_every_shard_is_run_once_in_an_order_of_the_seed() -> None:
     assert last.run[1] == last.counted[1] == 42 * 86_400.0
 
 
-def test_nothing_is_run_to_sum_up_what_is_finished(tmp_path: Path) -> None:
+def test_nothing_is_run_to_sum_up_what_is_finished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(polca_weeks, "KEPT", tmp_path)
     asked = Options(resume=tmp_path, arguments=("--finished", "--shards", "2"))
     result = polca_weeks.run(asked)
     assert result.figures["shards_asked"] == 2
