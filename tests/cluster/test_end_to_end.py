@@ -219,7 +219,11 @@ def test_a_forecast_without_history_says_so(world: World) -> None:
 
 def test_what_is_written_between_two_rounds_is_judged_within_ten_seconds(world: World) -> None:
     target = {"powerDomain": "row", "series": "row_watts"}
-    spec = {"target": target, "levels": [0.5, 1.0]}
+    nowhere = {
+        "name": "sale", "start": "2026-11-20T00:00:00", "end": "2026-11-21T00:00:00",
+        "timeZone": "No/Where", "factor": 2.0,
+    }  # fmt: skip
+    spec = {"target": target, "events": [nowhere]}
     path = f"{OURS}/namespaces/{SYSTEM}/demandforecasts"
     create(world.plane, path, {"metadata": {"name": "sure"}, "spec": spec} | kind("DemandForecast"))
     eventually("the forecast is refused", lambda: accepted(world, f"{path}/sure") == "False", 10)

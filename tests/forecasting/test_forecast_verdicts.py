@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forecasting.app.forecast_verdicts import LOOK_SECONDS, VerdictThread
-from tests.forecasting.test_forecaster_process import RESOURCE, World
+from tests.forecasting.test_forecaster_process import NOWHERE, RESOURCE, World
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import InvalidError
 
@@ -49,24 +49,24 @@ def test_a_look_comes_often_enough_for_ten_seconds() -> None:
 
 def test_a_new_object_is_judged_before_any_round(world: Judged) -> None:
     world.add("row")
-    world.add("sure", levels=[0.5, 1.0])
+    world.add("sure", events=[NOWHERE])
     world.look()
     assert world.found("row") == {
         "Accepted": ("True", "Valid"),
         "Ready": ("False", "AwaitingRound"),
     }
     assert world.found("sure")["Accepted"] == ("False", "SpecRefused")
-    assert "levels between 0 and 1" in world.condition("sure", "Accepted")["message"]
+    assert "timeZone: expected" in world.condition("sure", "Accepted")["message"]
 
 
 def test_a_changed_spec_is_judged_and_its_old_figures_are_not_ready(world: Judged) -> None:
     world.add("row")
     world.process.tick()
     before = world.status("row")["p99"]
-    world.change("row", levels=[0.5, 1.0])
+    world.change("row", events=[NOWHERE])
     world.look()
     assert world.found("row")["Accepted"] == ("False", "SpecRefused")
-    world.change("row", levels=[0.5, 0.9])
+    world.change("row", events=[], levels=[0.5, 0.9])
     world.look()
     assert world.found("row")["Accepted"] == ("True", "Valid")
     assert world.found("row")["Ready"] == ("False", "AwaitingRound")

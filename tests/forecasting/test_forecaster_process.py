@@ -61,6 +61,13 @@ class _Kube(EmbeddedKube):
         return super().list(resource, *args, **kwargs)
 
 
+NOWHERE = {
+    "name": "sale", "start": "2026-11-20T00:00:00", "end": "2026-11-21T00:00:00",
+    "timeZone": "No/Where", "factor": 2.0,
+}  # fmt: skip
+"""An event that the schema lets pass and no reader understands."""
+
+
 class World:
     """One forecaster with everything around it in memory."""
 
@@ -106,7 +113,7 @@ def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
     assert (status["coverageN"], status["liveWindows"], status["liveViolations"]) == (24, 0, 0)
     assert "liveViolationBound95" not in status
     assert world.ready("row")["message"].endswith(
-        "p99: no live window yet, 24 of 24 kept in rehearsal"
+        "p99: no live window yet, 24 of 24 kept in rehearsal; at most spec.ceilingWatts of 1000"
     )
     assert world.ready("row")["status"] == "True"
     assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))
@@ -288,12 +295,12 @@ def test_a_meter_that_fell_silent_is_said_and_makes_no_fresh_forecast(world: Wor
 
 
 def test_a_refused_spec_says_so_in_accepted_and_ready(world: World) -> None:
-    world.add("sure", levels=[0.5, 1.0])
+    world.add("sure", events=[NOWHERE])
     assert world.process.tick()
     for type in ("Accepted", "Ready"):
         condition = world.condition("sure", type)
         assert (condition["status"], condition["reason"]) == ("False", "SpecRefused")
-        assert "spec.levels: expected levels between 0 and 1" in condition["message"]
+        assert "spec.events[0].timeZone: expected" in condition["message"]
 
 
 def test_a_status_that_nobody_could_have_written_does_not_keep_the_target_away(
