@@ -9,6 +9,7 @@ from simulation.app.running_demo import DemoRow
 from simulation.app.twin_run import TwinRun
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.row_objects import domain_series
+from tests.forecasting.test_forecaster_process import NOWHERE
 from tests.simulation.twin_builders import small_scenario
 from wattpack.api import DemandForecast
 from wattpack.kube.port import JsonObject
@@ -35,7 +36,7 @@ class Writer:
     def second(self, second: int) -> None:
         if second == self._at:
             self._api.create(RESOURCE, forecast("good"), SYSTEM_NAMESPACE)
-            self._api.create(RESOURCE, forecast("bad", levels=[0.5, 1.0]), SYSTEM_NAMESPACE)
+            self._api.create(RESOURCE, forecast("bad", events=[NOWHERE]), SYSTEM_NAMESPACE)
         if second == self._at + 5:
             for name in ("good", "bad"):
                 status = self._api.get(RESOURCE, name, SYSTEM_NAMESPACE).get("status") or {}
