@@ -6,21 +6,55 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from benchmarks._rests_on import rests_on_digest
 from benchmarks.expected import outside, read_ranges
-from benchmarks.runner import Options, discover, find, named, record
+from benchmarks.runner import Options, Result, discover, find, named, record
 from wattpack.clock import SystemClock
 from wattpack.ending import interruptible
 from wattpack.errors import Terminated, WattpackError
 from wattpack.flags import output_file, write_output
 
+Line = Mapping[str, Any]
+"""A result as JSON."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one benchmark; its last line on standard output is one JSON object."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.help:
+        return _help(parser, arguments.name)
+    _refuse_what_nobody_takes(parser, arguments, rest)
+    if arguments.list:
+        for name, module in sorted(discover().items()):
+            print(f"{name:24} {module.SUMMARY}")
+        return 0
+    if arguments.name is None:
+        parser.error("name a benchmark, or --list")
+    try:
+        line = _measured(arguments, rest)
+    except WattpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Terminated:
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    if arguments.record:
+        print(f"kept in {_recorded(arguments, line)}", file=sys.stderr)
+    print(json.dumps(line), flush=True)
+    status = _keep(arguments.json, json.dumps(line) + "\n") if arguments.json else 0
+    return status or (_within_ranges(arguments, line) if arguments.within_ranges else 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """What every benchmark takes."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, add_help=False
     )
@@ -46,55 +80,53 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="end with 1 if a figure has left its range in benchmarks/ranges.yaml",
     )
-    arguments, rest = parser.parse_known_args(argv)
-    if arguments.help:
-        return _help(parser, arguments.name)
-    # Who names no benchmark, or none that is known, is told so later.
-    if rest and not getattr(named(arguments.name or ""), "TAKES_ARGUMENTS", False):
+    return parser
+
+
+def _refuse_what_nobody_takes(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, rest: Sequence[str]
+) -> None:
+    """End with a usage error; who names no benchmark, or none that is known, is told so later."""
+    module = named(arguments.name or "")
+    if rest and not getattr(module, "TAKES_ARGUMENTS", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if arguments.scheduler and not getattr(
-        named(arguments.name or ""), "TAKES_SCHEDULER", not arguments.name
-    ):
+    if arguments.scheduler and not getattr(module, "TAKES_SCHEDULER", not arguments.name):
         parser.error(f"argument --scheduler: {arguments.name} is no sweep")
     if not 0 <= arguments.seed < 2**31:
         parser.error(f"argument --seed: expected 0 to 2147483647, got {arguments.seed}")
-    if arguments.list:
-        for name, module in sorted(discover().items()):
-            print(f"{name:24} {module.SUMMARY}")
-        return 0
-    if arguments.name is None:
-        parser.error("name a benchmark, or --list")
-    try:
-        module = find(arguments.name)
-        options = Options(
-            quick=arguments.quick,
-            seed=arguments.seed,
-            resume=arguments.resume,
-            scheduler=arguments.scheduler,
-            arguments=tuple(rest),
-        )
-        # A measurement has no loop that could look; it unwinds, and takes its processes with it.
-        with interruptible(SystemClock()):
-            line = module.run(options).to_json(_result_name(arguments.name, module, rest))
-    except WattpackError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except Terminated:
-        return 128 + signal.SIGTERM
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    if arguments.record:
-        now = datetime.fromtimestamp(SystemClock().wall_time_ns() / 1e9, tz=UTC)
-        print(
-            f"kept in {record(line, seed=arguments.seed, date=f'{now:%Y-%m-%d}')}", file=sys.stderr
-        )
-    print(json.dumps(line), flush=True)
-    status = _keep(arguments.json, json.dumps(line) + "\n") if arguments.json else 0
-    if status or not arguments.within_ranges:
-        return status
-    strangers = outside(
-        read_ranges().get(line["benchmark"], {}), line["figures"], quick=arguments.quick
+
+
+def _measured(arguments: argparse.Namespace, rest: Sequence[str]) -> Line:
+    """Run the benchmark; a measurement has no loop that could look, so it unwinds when ended.
+
+    Raises:
+        WattpackError: for an unknown name, or as the benchmark says.
+        Terminated: when the process is told to end.
+    """
+    module = find(arguments.name)
+    options = Options(
+        quick=arguments.quick,
+        seed=arguments.seed,
+        resume=arguments.resume,
+        scheduler=arguments.scheduler,
+        arguments=tuple(rest),
     )
+    with interruptible(SystemClock()):
+        result: Result = module.run(options)
+    return result.to_json(_result_name(arguments.name, module, rest))
+
+
+def _recorded(arguments: argparse.Namespace, line: Line) -> Path:
+    """The file in which the result is kept."""
+    now = datetime.fromtimestamp(SystemClock().wall_time_ns() / 1e9, tz=UTC)
+    rests_on = rests_on_digest(f"benchmarks.{arguments.name}")
+    return record(line, rests_on=rests_on, seed=arguments.seed, date=f"{now:%Y-%m-%d}")
+
+
+def _within_ranges(arguments: argparse.Namespace, line: Line) -> int:
+    """Name figures that have left their ranges; the exit status."""
+    ranges = read_ranges().get(line["benchmark"], {})
+    strangers = outside(ranges, line["figures"], quick=arguments.quick)
     for name, text in strangers.items():
         print(f"outside its range: {name} is {text}", file=sys.stderr)
     return 1 if strangers else 0

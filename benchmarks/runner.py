@@ -222,13 +222,21 @@ def _benchmark(name: str) -> ModuleType | None:
     return module
 
 
-def record(line: Mapping[str, Any], *, seed: int, date: str) -> Path:
-    """Keep a full-size result with date, commit and machine class; returns the file."""
+def record(line: Mapping[str, Any], *, rests_on: str, seed: int, date: str) -> Path:
+    """Keep a full-size result with date, commit and machine class; returns the file.
+
+    Args:
+        line: Of the run, as JSON.
+        rests_on: Digest of the code and data behind it, ``rests_on_digest``.
+        seed: Of the run.
+        date: Of the run, ``2026-11-28``.
+    """
     commit = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     machine = f"{platform.machine()}, {_cores()} cores, Python {platform.python_version()}"
-    document = {**line, "seed": seed, "date": date, "commit": commit, "machine": machine}
+    marks = {"seed": seed, "date": date, "commit": commit, "machine": machine}
+    document = {**line, **marks, "rests_on": rests_on}
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{line['benchmark']}.json"
     file.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
