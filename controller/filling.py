@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.filling_levels import Held, Ways, fair_levels, levels_alone
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -28,9 +29,6 @@ _GAP_WATTS = 1e-6
 _GANG_STEPS = 48
 
 T = TypeVar("T", bound=np.generic)
-
-_NOBODY: IntArray = np.zeros(0, dtype=np.int64)
-_NO_LIMIT: FloatArray = np.zeros(0)
 
 
 @dataclass(slots=True)
@@ -61,41 +59,6 @@ class Room:
             return np.ones(len(movers))
         share = (self.counted_watts.take(movers) - start) / span
         return np.asarray(np.minimum(np.maximum(share, 0.0), 1.0))
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """How far each mover comes and what stops it, (n_movers,) each.
-
-    Attributes:
-        level: Share of the way, 0 to 1.
-        domain: What set it, -1 for none.
-        kind: Which of the rooms.
-    """
-
-    level: FloatArray
-    domain: IntArray
-    kind: IntArray
-
-    @staticmethod
-    def free(n_movers: int) -> _Held:
-        """Nothing holds anybody."""
-        none = np.full(n_movers, -1, dtype=np.int64)
-        return _Held(np.ones(n_movers), none, np.zeros(n_movers, dtype=np.int64))
-
-    def lower(self, where: IntArray, limit: FloatArray, domain: IntArray, kind: int) -> None:
-        """Take in limits of some movers, where they are tighter."""
-        if not where.size:
-            return
-        tighter = limit < self.level.take(where)
-        chosen = where[tighter]
-        self.level[chosen] = limit[tighter]
-        self.domain[chosen] = domain[tighter]
-        self.kind[chosen] = kind
-
-    def of(self, source: IntArray) -> _Held:
-        """Each mover as another one is held."""
-        return _Held(self.level[source], self.domain[source], self.kind[source])
 
 
 @dataclass(slots=True)
@@ -249,8 +212,9 @@ class Filling:
         self.binding_kind[movers[below]] = self.closed_by[holder[below]]
         return movers[~below]
 
-    def _held(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
-        held = self._levels(movers, span, bends)
+    def _held(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> Held:
+        above = self.load.gpu_domains.take(movers, axis=1)
+        held = fair_levels(Ways(above, span, bends, self._open_rooms()))
         gangs = self.gang.take(movers)
         if not (gangs >= 0).any():
             return held
@@ -264,34 +228,20 @@ class Filling:
         closed = self._closed
         return [_with_last(np.where(closed, -1.0, r.dc_watts), np.inf) for r in self.rooms]
 
-    def _levels(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
-        """Max-min fair share of the way for each mover, gangs aside.
-
-        A mover's counted load at level x is span * min(x, bend).
-        """
-        held = _Held.free(len(movers))
-        rooms = self._open_rooms()
-        for domains in self.load.gpu_domains[::-1]:
-            above = domains.take(movers)
-            for kind, (room, bend) in enumerate(zip(rooms, bends, strict=True)):
-                reached = np.minimum(bend, held.level)
-                inside, limit = _limits(above, span, reached, room)
-                held.lower(inside, limit, above[inside], kind)
-        return held
-
     def _levels_with_gangs(
         self, movers: IntArray, span: FloatArray, bends: list[FloatArray]
-    ) -> _Held:
+    ) -> Held:
         """The same with a common share for each gang.
 
         A domain's level when nobody below it is held elsewhere is the least that it can be. Where
         all its movers have just that level and none a lower one elsewhere, it is their level.
         """
-        result, rooms, closed = _Held.free(len(movers)), self._open_rooms(), self._closed
+        result, rooms, closed = Held.free(len(movers)), self._open_rooms(), self._closed
         alive = np.arange(len(movers))
         for step in range(_GANG_STEPS):
             mine, here = movers[alive], [bend[alive] for bend in bends]
-            alone, domain_level = self._alone(mine, span[alive], here, rooms)
+            above = self.load.gpu_domains.take(mine, axis=1)
+            alone, domain_level = levels_alone(Ways(above, span[alive], here, rooms))
             held = alone.of(_first_of_gang(self.gang[mine], alone.level))
             stopped = held.level < 1.0
             if not stopped.any():
@@ -313,26 +263,6 @@ class Filling:
                 break
         return result
 
-    def _alone(
-        self,
-        movers: IntArray,
-        span: FloatArray,
-        bends: list[FloatArray],
-        rooms: list[FloatArray],
-    ) -> tuple[_Held, FloatArray]:
-        """Each mover's least level, and each domain's if no other held its movers.
-
-        Shapes: movers as given, (n_domains + 1,).
-        """
-        held, domain_level = _Held.free(len(movers)), np.ones(len(self.load.tree) + 1)
-        for domains in self.load.gpu_domains[::-1]:
-            above = domains[movers]
-            for kind, (room, bend) in enumerate(zip(rooms, bends, strict=True)):
-                inside, limit = _limits(above, span, bend, room)
-                held.lower(inside, limit, above[inside], kind)
-                np.minimum.at(domain_level, above[inside], limit)
-        return held, domain_level
-
     def _settles(self, movers: IntArray, level: FloatArray, domain_level: FloatArray) -> BoolArray:
         """Domains none of whose movers has a lower level than theirs, (n_domains + 1,)."""
         lowest = np.full(len(domain_level), np.inf)
@@ -348,56 +278,9 @@ def _first_of_gang(gangs: IntArray, level: FloatArray) -> IntArray:
     return np.where(gangs >= 0, first, np.arange(len(gangs)))
 
 
-def _limits(
-    above: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Positions of the movers below domains that have too little room, and their levels there."""
-    wanted = np.bincount(above, weights=span * bend, minlength=len(room))
-    over = wanted > room
-    if not over.any():
-        return _NOBODY, _NO_LIMIT
-    (inside,) = over.take(above).nonzero()
-    return inside, _level_of_each(above.take(inside), span.take(inside), bend.take(inside), room)
-
-
 def _with_last(values: NDArray[T], last: T | float | bool) -> NDArray[T]:
     """The values and one more, (n + 1,)."""
     longer = np.empty(len(values) + 1, dtype=values.dtype)
     longer[:-1] = values
     longer[-1] = last
     return longer
-
-
-def _level_of_each(
-    domains: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
-) -> FloatArray:
-    """The level x at which sum(span * min(x, bend)) of each domain equals its room, by member.
-
-    All domains at once: members sorted by domain and bend give each domain's load at every bend as
-    running sums; the level lies in the first piece that the room does not cover.
-    """
-    order = np.lexsort((bend, domains))
-    group, span_s, bend_s = domains.take(order), span.take(order), bend.take(order)
-    begins = np.ones(len(group), dtype=np.bool_)
-    begins[1:] = group[1:] != group[:-1]
-    (starts,) = begins.nonzero()
-    sizes = _with_last(starts, len(group))[1:] - starts
-    which = begins.cumsum() - 1
-    load_before = _running_before(span_s * bend_s, starts, which)
-    span_before = _running_before(span_s, starts, which)
-    span_total = np.add.reduceat(span_s, starts)
-    at_bend = load_before + bend_s * (span_total.take(which) - span_before)
-    group_room = room.take(group.take(starts))
-    covered = np.add.reduceat((at_bend <= group_room.take(which)).astype(np.int64), starts)
-    piece = starts + np.minimum(covered, sizes - 1)
-    rest = span_total - span_before[piece]
-    level = (group_room - load_before[piece]) / np.maximum(rest, 1e-12)
-    by_member = np.empty(len(domains))
-    by_member[order] = np.minimum(np.maximum(level, 0.0), 1.0).take(which)
-    return by_member
-
-
-def _running_before(values: FloatArray, starts: IntArray, which: IntArray) -> FloatArray:
-    """Sum of the values before each entry inside its own group."""
-    before = values.cumsum() - values
-    return np.asarray(before - before.take(starts).take(which), dtype=np.float64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpu.simulated.board_arrays import BoardBank, BoardSpec, Bools, Floats, WriteDelays
 from gpu.simulated.board_regulation import LONGEST_TICK_SECONDS
 from simulation.capping_boards import CappingRegulation
-from simulation.compiled import AVAILABLE, compiled
+from wattpack.compiled import AVAILABLE, compiled
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Integers = NDArray[np.int64]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.compiled import compiled
 from simulation.plant_breakers import Bools, Breakers, Floats
+from wattpack.compiled import compiled
 
 Integers = NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from simulation.compiled import AVAILABLE, compiled
 from simulation.plant import ROW, Bools, Floats, Integers, ServerRow
 from simulation.scenario import Scenario
+from wattpack.compiled import AVAILABLE, compiled
 
 NOISE_STEPS: Final = 128
 """So many steps' noise is drawn at once, in the order in which steps would draw it."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.compiled import AVAILABLE
 from simulation.compiled_breakers import CompiledBreakers
 from simulation.plant_breakers import Breakers
 from simulation.scenario import Scenario
 from simulation.trip_bands import TripBands
+from wattpack.compiled import AVAILABLE
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]

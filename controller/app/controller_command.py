@@ -30,6 +30,7 @@ from controller.app.prometheus_meters import (
 )
 from controller.app.server_power import NoServerPower, ServerPower, ServerPowerSource
 from controller.app.tick_loop import MeterSource, NoMeters
+from controller.filling_levels import compile_fillings
 from forecasting.prometheus.query import QueryApi
 from wattpack.api.breaker_and_feeds import FeedShareSpec
 from wattpack.api.power_domain import MeterSpec, PowerDomainSpec
@@ -149,6 +150,7 @@ def run(settings: ControllerSettings, api: KubeApi, clock: Clock, stop: Wake) ->
     Raises:
         InputError: for an address that cannot be used, or durations that contradict each other.
     """
+    compile_fillings()
     store = _identity_store(settings, api, clock)
     election = settings.election()
     identity = first_identity(store, clock, stop)

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.compiled import AVAILABLE, compiled
 from simulation.inference_row.batching_servers import (
     STOPPED,
     TINY_SECONDS,
@@ -26,6 +25,7 @@ from simulation.inference_row.batching_servers import (
 )
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.server_times import TABLE_PROMPT_TOKENS, ServerTimes
+from wattpack.compiled import AVAILABLE, compiled
 from wattpack.errors import InputError
 
 Record = Any

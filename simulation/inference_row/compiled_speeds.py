@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capacity.capacity_table import Floats, Integers, ProfileTable, throughput
-from simulation.compiled import compiled
+from wattpack.compiled import compiled
 
 Bools = NDArray[np.bool_]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.compiled import compiled
 from simulation.row_control.work import Bools, Floats, Integers
+from wattpack.compiled import compiled
 
 
 @compiled

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulation.compiled import compiled
 from simulation.row_control.work import Floats, Integers
+from wattpack.compiled import compiled
 
 MOST_RACKS = 7
 """Numpy adds up to so many numbers one after another; beyond, in an order of its own."""

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simulation.compiled import AVAILABLE, compiled
 from simulation.row_control.actuator_post import ActuatorPost
 from simulation.row_control.actuators import (
     MATCH_WATTS,
@@ -21,6 +20,7 @@ from simulation.row_control.actuators import (
 )
 from simulation.row_control.messages import LeaseBatches
 from simulation.row_control.work import Bools, Floats, Integers
+from wattpack.compiled import AVAILABLE, compiled
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 

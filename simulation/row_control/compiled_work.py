@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from simulation.compiled import compiled
 from simulation.row_control.work import Bools, Floats, Integers
+from wattpack.compiled import compiled
 
 
 class WorkConstants(NamedTuple):

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.compiled import AVAILABLE
 from simulation.row_control.compiled_oracle import MOST_RACKS, shares_with_room
 from simulation.row_control.random_work import Worth
 from simulation.row_control.share_curves import share_grid
 from simulation.row_control.work import HIGH
+from wattpack.compiled import AVAILABLE
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

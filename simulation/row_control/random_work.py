@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simulation.compiled import AVAILABLE
 from simulation.row_control.activity import Activity
 from simulation.row_control.compiled_work import WorkConstants, go_on, unit_speeds
 from simulation.row_control.share_curves import ShareCurves
 from simulation.row_control.work import Held
 from simulation.row_control.work_layout import WorkKind, WorkShape, lay_out
+from wattpack.compiled import AVAILABLE
 from wattpack.settings import Settings
 
 Floats = NDArray[np.float64]

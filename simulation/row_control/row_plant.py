@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.simulated.board_spec import SENSOR_GAIN_SPREAD
-from simulation.compiled import AVAILABLE
 from simulation.compiled_server_row import fastest_server_row
 from simulation.plant import ROW, breakers_of, domain_names, node_names, rack_of_nodes
 from simulation.plant_breakers import Meters
@@ -14,6 +13,7 @@ from simulation.row_control.compiled_held import clock_shares, drawn_shares, fin
 from simulation.row_control.faults import RowFaultKind, RowFaults
 from simulation.row_control.work import Bools, Floats, Held, Integers
 from simulation.scenario import Scenario
+from wattpack.compiled import AVAILABLE
 from wattpack.units import NS_PER_SECOND, NodeName
 
 K = RowFaultKind

@@ -7,8 +7,8 @@ import pytest
 
 from gpu.simulated.board_arrays import BoardBank, BoardSpec, WriteDelays
 from simulation.capping_boards import CappingRegulation, row_loops
-from simulation.compiled import AVAILABLE
 from simulation.compiled_boards import CompiledBank
+from wattpack.compiled import AVAILABLE
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid, NodeName
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.compiled import AVAILABLE
 from simulation.compiled_breakers import CompiledBreakers
 from simulation.compiled_server_row import CompiledServerRow
 from simulation.inference_row.client_arrivals import RowRequests
@@ -17,6 +16,7 @@ from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.work import Held
 from simulation.scenario import load_scenario
 from simulation.trip_bands import TripBands
+from wattpack.compiled import AVAILABLE
 from wattpack.units import NS_PER_SECOND
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="numba is not there")

@@ -16,7 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from wattpack.compiled import AVAILABLE
 from wattpack.errors import SafetyError
+from wattpack.power.compiled_sums import sums_below, sums_below_some
 from wattpack.power.domain_tree import (
     BOARD_GAIN_SPREAD,
     OVERSHOOT_RATIO,
@@ -74,11 +76,9 @@ class LoadTree:
         self.gpu_domains = self.node_domains[:, node_of_gpu]
         # A domain above everybody is summed by itself: adding all to one bin is slow.
         shared = (self.node_domains == self.node_domains[:, :1]).all(axis=1)
-        self._above_all = self.node_domains[shared, :1].ravel().tolist()
-        self._flat_nodes = self.node_domains[~shared].ravel()
-        self._gpu_bins = self.gpu_domains[~shared]
-        self._flat_gpus = self._gpu_bins.ravel()
-        self._depths = int((~shared).sum())
+        self._above_all = self.node_domains[shared, :1].ravel()
+        self._node_bins = np.ascontiguousarray(self.node_domains[~shared])
+        self._gpu_bins = np.ascontiguousarray(self.gpu_domains[~shared])
         self.rating_watts = tree.rating_watts / tree.phase_imbalance
         self.efficiency = efficiency_downstream(tree)
         count = self.sum_gpus(np.ones(self.n_gpus))
@@ -93,28 +93,22 @@ class LoadTree:
 
     def sum_gpus(self, values: FloatArray) -> FloatArray:
         """Per domain the sum over all GPUs below it, (n_gpus,) -> (n_domains,)."""
-        return self._sum(self._flat_gpus, values)
+        return self._sum(self._gpu_bins, values)
 
     def sum_of(self, gpus: IntArray, values: FloatArray) -> FloatArray:
         """The same of some GPUs, (k,) rising and (k,) -> (n_domains,)."""
-        return self._sum(self._gpu_bins.take(gpus, axis=1).ravel(), values)
+        if AVAILABLE:
+            return sums_below_some(self._gpu_bins, gpus, values, self._above_all, self._n)
+        return self._sum(self._gpu_bins.take(gpus, axis=1), values)
 
     def sum_nodes(self, values: FloatArray) -> FloatArray:
         """Per domain the sum over all servers below it, (n_nodes,) -> (n_domains,)."""
-        return self._sum(self._flat_nodes, values)
+        return self._sum(self._node_bins, values)
 
     def _sum(self, bins: IntArray, values: FloatArray) -> FloatArray:
-        # One after the other in both, so that a domain's sum does not depend on where it is made.
-        repeated = (
-            values if self._depths == 1 else np.concatenate((values[:0], *[values] * self._depths))
-        )
-        total = np.bincount(bins, repeated, self._n + 1).astype(np.float64, copy=False)
-        if len(values) and self._above_all:
-            whole = values.cumsum()[-1]
-            # A position at a time: numpy takes longer to read an array of one.
-            for domain in self._above_all:
-                total[domain] = whole
-        return total[: self._n]
+        if AVAILABLE:
+            return sums_below(bins, values, self._above_all, self._n)
+        return sums_by_arrays(bins, values, self._above_all, self._n)
 
     def any_gpu_below(self, gpus: BoolArray) -> BoolArray:
         """Whether any GPU below each domain is marked, (n_gpus,) -> (n_domains,)."""
@@ -141,6 +135,18 @@ class LoadTree:
         marked = np.zeros(self._n + 1, dtype=np.bool_)
         marked[:-1] = domains
         return np.asarray(marked.take(self.gpu_domains).any(axis=0))
+
+
+def sums_by_arrays(
+    bins: IntArray, values: FloatArray, above_all: IntArray, n_domains: int
+) -> FloatArray:
+    """``compiled_sums.sums_below`` in numpy."""
+    # One after the other in both, so that a domain's sum does not depend on where it is made.
+    repeated = values if len(bins) == 1 else np.concatenate((values[:0], *[values] * len(bins)))
+    total = np.bincount(bins.ravel(), repeated, n_domains + 1).astype(np.float64, copy=False)
+    if len(values) and len(above_all):
+        total[above_all] = values.cumsum()[-1]
+    return total[:n_domains]
 
 
 def _ancestors_by_depth(tree: DomainTree) -> IntArray:

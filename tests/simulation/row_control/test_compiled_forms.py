@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from controller.tick_values import PowerSettings
-from simulation.compiled import AVAILABLE
 from simulation.row_control import compiled_post
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.actuator_post import ActuatorPost
@@ -23,6 +22,7 @@ from simulation.row_control.start_states import draw_start
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.scenario import Scenario
 from tests.simulation.row_control.rows import SERVERS, small_row, topology_of
+from wattpack.compiled import AVAILABLE
 
 COUNTS = RowCounts(SERVERS, SERVERS * 8, 3)
 SECONDS = 40.0

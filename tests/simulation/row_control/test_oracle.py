@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from simulation.compiled import AVAILABLE
 from simulation.row_control.compiled_oracle import MOST_RACKS, shares_with_room
 from simulation.row_control.oracle import OracleLimits, best_shares, best_shares_in_numpy
 from simulation.row_control.random_work import Worth
 from simulation.row_control.share_curves import GRID_POINTS, ShareCurves, share_grid
+from wattpack.compiled import AVAILABLE
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from capacity.profile_library import shipped_library
-from simulation.compiled import AVAILABLE
 from simulation.plant import ROW, ServerRow, rack_of_nodes
 from simulation.row_boards import interleaved
 from simulation.row_control.random_work import RandomWork, RandomWorkSettings
@@ -14,6 +13,7 @@ from simulation.row_control.share_curves import ShareCurves, share_grid
 from simulation.row_control.work import Held
 from simulation.row_control.work_layout import WorkKind, WorkShape
 from simulation.scenario import load_scenario
+from wattpack.compiled import AVAILABLE
 
 STEP_SECONDS = 0.25
 SCENARIO = load_scenario()

@@ -1,4 +1,4 @@
-"""How kernels of the twin are compiled: with numba (extra ``simulation``), or not at all.
+"""How kernels are compiled: with numba (extra ``simulation``), or not at all.
 
 Every kernel has a form in numpy that stays the one to read, the oracle and what runs without numba.
 Kernels do the same arithmetic in the same order, so they give the same bits; logarithms and powers
@@ -25,8 +25,14 @@ AVAILABLE = njit is not None
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The function compiled where numba is there; divisions by 0 give what numpy's do."""
+    """The function compiled where numba is there; divisions by 0 give what numpy's do.
+
+    Nothing checks indexes there: who calls a kernel answers for its lengths.
+    """
     if njit is None:
         return function
-    made: Callable[P, R] = njit(cache=True, error_model="numpy")(function)
+    try:
+        made: Callable[P, R] = njit(cache=True, error_model="numpy")(function)
+    except RuntimeError:  # Nowhere to keep it: every process compiles its own.
+        made = njit(error_model="numpy")(function)
     return made
