@@ -29,6 +29,7 @@ EVERYTHING: dict[str, Any] = {
         for name in ("serviceMonitor", "podMonitor", "prometheusRule")
     },
     "prometheus": {"url": "http://prometheus.monitoring:9090"},
+    "forecaster": {"persistence": {"enabled": True}},
     "commonLabels": {"team": "power"},
     "commonAnnotations": {"owner": "power@example.com"},
 }

@@ -364,6 +364,71 @@ def test_each_shard_of_the_forecaster_is_a_deployment_of_its_own() -> None:
     assert all(wanted <= one["spec"]["template"]["metadata"]["labels"].items() for one in shards)
 
 
+def forecaster_objects(**values: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Deployments and claims of the forecaster."""
+    made = tuple(render({"forecaster": values}))
+    deployments, claims = (
+        [i for i in of_kind(made, kind) if "forecaster" in i["metadata"]["name"]]
+        for kind in ("Deployment", "PersistentVolumeClaim")
+    )
+    return deployments, claims
+
+
+def state_volume(deployment: dict[str, Any]) -> dict[str, Any]:
+    """Where a forecaster keeps what it learned."""
+    pod = deployment["spec"]["template"]["spec"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "state"]
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "state"]
+    (file,) = [one for one in pod["containers"][0]["args"] if one.startswith("--state-file=")]
+    assert file.removeprefix("--state-file=").startswith(mount["mountPath"] + "/")
+    found: dict[str, Any] = volume
+    return found
+
+
+def test_what_the_forecaster_learned_goes_with_its_pod_by_default() -> None:
+    (deployment,), claims = forecaster_objects()
+    assert claims == []
+    assert "emptyDir" in state_volume(deployment)
+    assert "strategy" not in deployment["spec"]
+
+
+def test_what_the_forecaster_learned_outlives_its_pod_on_a_claim() -> None:
+    persistence = {"enabled": True, "size": "3Gi", "storageClassName": "fast"}
+    (deployment,), (claim,) = forecaster_objects(persistence=persistence)
+    assert state_volume(deployment)["persistentVolumeClaim"] == {
+        "claimName": claim["metadata"]["name"]
+    }
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "3Gi"}},
+    }
+    # A pod that comes before the old one has gone would wait for the volume, on another node forever.
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    # Records of promises cannot be rehearsed: as the controllers' claims they stay at an uninstall.
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_a_claim_without_a_class_takes_the_clusters_default() -> None:
+    _, (claim,) = forecaster_objects(persistence={"enabled": True})
+    assert "storageClassName" not in claim["spec"]
+
+
+def test_the_forecaster_takes_a_claim_that_is_there() -> None:
+    persistence = {"enabled": True, "existingClaim": "mine"}
+    (deployment,), claims = forecaster_objects(persistence=persistence)
+    assert claims == []
+    assert state_volume(deployment)["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_each_shard_has_a_claim_of_its_own() -> None:
+    deployments, claims = forecaster_objects(shards=3, persistence={"enabled": True})
+    mounted = [state_volume(i)["persistentVolumeClaim"]["claimName"] for i in deployments]
+    assert len(set(mounted)) == 3
+    assert mounted == [claim["metadata"]["name"] for claim in claims]
+
+
 def test_a_digest_wins_over_the_tag() -> None:
     digest = "sha256:" + "a" * 64
     for spec in pod_specs(tuple(render({"image": {"digest": digest, "tag": "1"}}))).values():
@@ -448,6 +513,17 @@ def test_the_shipped_alerts_are_the_plain_rules_file() -> None:
         ({"forecaster": {"settings": {"interval_secs": 60}}}, "interval_secs"),
         ({"forecaster": {"settings": {"interval_seconds": "abc"}}}, "interval_seconds"),
         ({"forecaster": {"settings": {"prometheus_url": "http://x"}}}, "prometheus_url"),
+        ({"forecaster": {"persistence": {"size": "1 GB"}}}, "size"),
+        ({"forecaster": {"persistence": {"storageClass": "fast"}}}, "storageClass"),
+        ({"forecaster": {"persistence": {"existingClaim": "No Name"}}}, "existingClaim"),
+        (
+            {"forecaster": {"replicas": 2, "persistence": {"enabled": True}}},
+            "forecaster.replicas: expected 1",
+        ),
+        (
+            {"forecaster": {"shards": 2, "persistence": {"enabled": True, "existingClaim": "a"}}},
+            "forecaster.persistence.existingClaim: expected none",
+        ),
         ({"placement": {"policy": "cost"}}, "placement.gpuPrices: expected"),
         (
             {"placement": {"objective": ["disruption", "cost"]}},
