@@ -9,13 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from forecasting.risk_scale import between_levels
+from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
 from wattpack.units import require_number
-
-LEAST_RISK: Final = 0.01
-"""What nobody's setting goes below: beyond the p99 nothing is published."""
-
-MOST_RISK: Final = 0.5
-"""Of the median."""
 
 NAMED_LEVELS: Final[Mapping[str, float]] = MappingProxyType(
     {"p50": 1.0 - MOST_RISK, "p95": 0.95, "p99": 1.0 - LEAST_RISK}

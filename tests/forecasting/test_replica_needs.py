@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.examples import examples
 from tests.forecasting.test_forecaster_process import DAY, RESOURCE, START_SECONDS, World, _Source
 from wattpack.api.demand_forecast import ReplicaRule
 from wattpack.errors import InputError
+from wattpack.kube.port import InvalidError
 from wattpack.units import NS_PER_SECOND
 
 RATE = 7.0
@@ -52,6 +54,16 @@ def _days(days: int = 13, noise: float = 5.0) -> Floats:
     t = np.arange(days * DAY)
     rng = np.random.default_rng(1)
     return np.maximum(0.0, 100 + 40 * np.sin(2 * np.pi * t / DAY) + rng.normal(0, noise, len(t)))
+
+
+def _body(**rule: Any) -> dict[str, Any]:
+    """An object as it is stored."""
+    target = {"workload": "chat", "series": "chat", "unit": "requests"}
+    return {
+        "apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind,
+        "metadata": {"name": "chat", "namespace": "power"},
+        "spec": {"target": target, "replicas": {"rate": RATE} | rule},
+    }  # fmt: skip
 
 
 def _step_change(factor: float) -> Floats:
@@ -142,14 +154,26 @@ def test_without_a_ready_forecast_nothing_new_is_said() -> None:
     [{"risk": 0.1, "violationPrice": 3.0}, {"least": 5, "most": 4}, {"rate": 0.0}, {"risk": 0.0}],
 )
 def test_a_rule_that_contradicts_itself_is_refused(rule: dict[str, Any]) -> None:
-    target = {"workload": "chat", "series": "chat", "unit": "requests"}
-    body = {
-        "apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind,
-        "metadata": {"name": "chat", "namespace": "power"},
-        "spec": {"target": target, "replicas": {"rate": RATE} | rule},
-    }  # fmt: skip
     with pytest.raises(InputError, match=r"spec\.replicas"):
-        target_of(body)
+        target_of(_body(**rule))
+
+
+@pytest.mark.parametrize(
+    ("risk", "bound"), [(0.009, "0.01"), (1e-6, "0.01"), (0.51, "0.5"), (0.99, "0.5")]
+)
+def test_a_risk_beyond_what_is_computed_is_refused_with_its_range(risk: float, bound: str) -> None:
+    """A stored one, too, that an earlier CustomResourceDefinition let in."""
+    with pytest.raises(InputError, match=rf"spec\.replicas\.risk.*{re.escape(bound)}"):
+        target_of(_body(risk=risk))
+    with pytest.raises(InvalidError, match="risk"):
+        Service(_days()).ask(risk=risk)
+
+
+@pytest.mark.parametrize("risk", [0.01, 0.5])
+def test_the_outermost_risks_are_taken(risk: float) -> None:
+    service = Service(_days())
+    service.ask(risk=risk)
+    assert service.told() is not None
 
 
 def test_prices_buy_what_they_would_if_all_levels_were_told() -> None:

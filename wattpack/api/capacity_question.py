@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
 from wattpack.api.object_meta import (
     ApiModel,
     CelRule,
@@ -100,7 +101,11 @@ class ForecastOfDemand(ApiModel):
     ] = "p95"
     risk: Annotated[
         float | None,
-        Field(ge=0.01, le=0.5, description="Share of windows whose peak may be above the plan's"),
+        Field(
+            ge=LEAST_RISK,
+            le=MOST_RISK,
+            description="Share of windows whose peak may be above the plan's",
+        ),
     ] = None
     prices: Annotated[
         DemandPrices | None,

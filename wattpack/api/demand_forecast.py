@@ -39,6 +39,12 @@ HIGHEST_LEVEL = 0.999
 """Of quantiles that are computed (``forecasting/tiers/level_grid.py``): what is asked beyond them
 would be theirs under another name."""
 
+LEAST_RISK = 0.01
+"""What nobody's setting goes below: beyond the p99 nothing is published."""
+
+MOST_RISK = 0.5
+"""Of the median."""
+
 MAX_LEVELS = 21
 
 EVENT_TIME_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$"
@@ -105,7 +111,11 @@ class ReplicaRule(ApiModel):
     ]
     risk: Annotated[
         float | None,
-        Field(gt=0, lt=1, description="Share of windows that may be short; without a price 0.05"),
+        Field(
+            ge=LEAST_RISK,
+            le=MOST_RISK,
+            description="Share of windows that may be short; without a price 0.05",
+        ),
     ] = None
     violation_price: Annotated[
         float | None,
