@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from forecasting.calibration.scores import missed
+from forecasting.forecast import bounded
 from tests.forecasting.test_start_leads import Row as LeadRow
 from wattpack.api import PowerDomain
 from wattpack.kube.port import PODS, ForbiddenError, ObjectList, Resource
@@ -80,6 +83,31 @@ def test_load_that_may_use_all_feeds_is_cut_at_all_of_them(row: Row) -> None:
     }
     row.rated(70.0, redundancy=reserve)
     assert row.told()["p99"] == 140.0
+
+
+def test_windows_of_a_past_without_the_rating_are_not_judged_by_it(row: Row) -> None:
+    free = row.told()
+    row = Row()
+    row.rated(140.0)
+    told = row.told()
+    # Peaks of 200 W came when nothing held them: a promise of 140 W was never made of them.
+    assert told["coverageN"] == free["coverageN"] > 20
+    assert told["violations"] == free["violations"]
+
+
+def test_a_ceiling_that_held_changes_no_miss() -> None:
+    rng = np.random.default_rng(11)
+    levels = (0.5, 0.9, 0.95, 0.99)
+    for ceiling in (5.0, 20.0, 100.0, 1000.0):
+        steps = np.sort(rng.lognormal(3, 1, size=(50, 36, 4)), axis=2)
+        peaks = np.sort(rng.lognormal(4, 1, size=(50, 4)), axis=1)
+        came = np.minimum(rng.lognormal(3, 1, size=(50, 36)), ceiling * (1 - 1e-9))
+        free, cut = (bounded(steps, peaks, np.full(50, top)) for top in (np.inf, ceiling))
+        highest = came.max(axis=1, keepdims=True)
+        for place, realised in ((0, came), (1, highest)):
+            told = [one[place].reshape(50, -1, 4) for one in (free, cut)]
+            misses = [missed(realised, one, levels, None) for one in told]
+            np.testing.assert_array_equal(*misses)
 
 
 def test_what_caps_do_not_hold_is_not_cut(row: Row) -> None:
