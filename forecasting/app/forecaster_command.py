@@ -38,6 +38,7 @@ from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesSource
 from forecasting.shards import Shard
 from forecasting.side_training.child_training import ChildTraining
+from forecasting.tiers.boosted import Training
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
 from wattpack.clock import Clock, SystemClock
@@ -143,9 +144,11 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
     shard = Shard.parse(settings.shard)
-    # A single round is awaited by somebody: it goes through its histories itself.
+    # A single round is awaited by somebody: it goes through its histories and fits its forests
+    # itself, since what a process beside it makes would come after the answer.
     desk = None if once else RehearsalProcess(clock, settings.models, settings.plug_ins)
-    begin = Beginning(replace(_state(settings, clock), desk=desk), shard=shard)
+    training = None if once else partial(ChildTraining, clock)
+    begin = Beginning(replace(_state(settings, training), desk=desk), shard=shard)
     if settings.state_file is not None:
         file = settings.state_file
         begin = replace(begin, keep=partial(_kept, file, IssueFiles(file)))
@@ -221,12 +224,17 @@ def replica_threads(
     return (ReplicaMinutes(clock, objects, source, outlets, pace),)
 
 
-def _state(settings: ForecasterSettings, clock: Clock) -> ForecasterState:
-    """What the process before has learned, if it can be read; a rehearsal replaces it."""
+def _state(
+    settings: ForecasterSettings, training: Callable[[], Training] | None
+) -> ForecasterState:
+    """What the process before has learned, if it can be read; a rehearsal replaces it.
+
+    Args:
+        settings: Of the process.
+        training: As ``all_tiers`` takes it.
+    """
     empty = ForecasterState(
-        RIDGE_ALONE
-        if settings.models == "ridge"
-        else all_tiers(lambda: ChildTraining(clock), settings.plug_ins)
+        RIDGE_ALONE if settings.models == "ridge" else all_tiers(training, settings.plug_ins)
     )
     if settings.state_file is None:
         return empty
