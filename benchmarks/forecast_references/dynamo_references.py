@@ -105,8 +105,12 @@ class Prophet:
 
     def fit(self, past: Floats) -> None:
         """Nothing is kept; its library's chatter is turned off."""
-        for name in ("prophet", "cmdstanpy"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+        for name in ("prophet", "prophet.plot", "cmdstanpy"):
+            logger = logging.getLogger(name)
+            logger.setLevel(logging.CRITICAL)
+            # cmdstanpy gives a logger without a handler its own, and its own level, as it fits.
+            if not logger.handlers:
+                logger.addHandler(logging.NullHandler())
 
     def next(self, past: Floats) -> Floats:
         """Shape (n_series,), never below 0."""
