@@ -38,14 +38,14 @@ from forecasting.near_steps import NEAR_STEPS
 from forecasting.open_issues import OpenIssue
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
-from forecasting.power_forecast.draw_aside import rows_of, wanted_values
+from forecasting.power_forecast.draw_aside import demand_history, rows_of, wanted_values
 from forecasting.power_forecast.present_rows import (
     NEW_LEVEL,
     PresentRows,
     new_since_seconds,
     of_models,
 )
-from forecasting.round_paths import round_paths
+from forecasting.round_paths import RowsTold, round_paths
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
 from forecasting.tier_panel import Combined, TierPanel
@@ -135,7 +135,8 @@ class Engine:
         cleaned = clean_again(observed, read, told, shape.day_steps)
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
         steps, by_load = self._by_load(question, observed, combined.steps)
-        of_paths = round_paths(shape, question, cleaned, observed.known, combined.judged, steps)
+        rows = RowsTold(combined.judged, by_load)
+        of_paths = round_paths(shape, question, cleaned, observed.known, rows, steps)
         peaks = self._peaks(question, cleaned, of_paths.evidence)
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
@@ -177,7 +178,9 @@ class Engine:
             return steps, np.zeros(len(steps), dtype=np.bool_)
         values = history.values if question.events is None else question.events.freed
         believed = replace(history, values=np.where(observed.known, values, np.nan))
-        return self._load.told(believed, question.beside.asides, question.ceilings, steps)
+        asides = question.beside.asides
+        wanted = replace(history, values=demand_history(believed, asides, self._shape.day_steps))
+        return self._load.told(wanted, asides, question.ceilings, steps)
 
     def _published(
         self, question: Question, draft: _Draft, pools: Mapping[SeriesId, Pool]

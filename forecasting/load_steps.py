@@ -23,6 +23,7 @@ from forecasting.past_changes import past_changes
 from forecasting.peak_policy.coupling import PATHS, couple, step_quantiles
 from forecasting.power_forecast.draw_aside import DrawAside, rows_of
 from forecasting.power_forecast.load_power import LoadFit, power_paths, residual_watts
+from forecasting.power_forecast.present_residual import on_present_residual
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.records import Records
@@ -64,7 +65,8 @@ class LoadSteps:
         """The steps, those of domains whose load tells their draw by their load.
 
         Args:
-            history: What was observed and believed, NaN for gaps.
+            history: What was wanted, as if the work that is there now had always been there
+                (``demand_history``); NaN for gaps.
             asides: What is known beside the draws.
             ceilings: What each series cannot exceed, NaN for nothing.
             steps: Direct quantiles over ``shape.grid``, (n_series, horizon, n_levels).
@@ -99,11 +101,11 @@ class LoadSteps:
         found, believed = [], set()
         for row, aside in rows_of(history.series, asides):
             name, draw = history.series[row], np.asarray(history.values[row], dtype=np.float64)
-            fit = aside.fit(draw, history.step_seconds)
+            draw, fit = on_present_residual(aside, draw, history.step_seconds)
             if not fit.is_trusted(was_trusted=name in self._believed):
                 continue
             believed.add(name)
-            rest = residual_watts(aside.free_draw(draw), aside.load_watts.sum(axis=0), fit)
+            rest = residual_watts(draw, aside.load_watts.sum(axis=0), fit)
             # Models know no negative series: the residual is lifted for them.
             lift = max(0.0, -float(np.nanmin(rest)))
             found.append(_Told(row, aside, fit, rest + lift, lift))

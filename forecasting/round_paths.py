@@ -39,12 +39,24 @@ class RoundPaths(NamedTuple):
     coherent: CoherentPaths | None
 
 
+class RowsTold(NamedTuple):
+    """Who says what comes of each series.
+
+    Attributes:
+        judged: A model or the last day's maximum, (n_series,).
+        by_load: Its load, through the capacity model, (n_series,).
+    """
+
+    judged: Booleans
+    by_load: Booleans
+
+
 def round_paths(
     shape: Shape,
     question: Question,
     cleaned: Cleaned,
     believed: Booleans,
-    judged: Booleans,
+    told: RowsTold,
     steps: Floats,
 ) -> RoundPaths:
     """Joint paths with the ranks of past hours and the values of the forecast.
@@ -58,18 +70,19 @@ def round_paths(
         question: With the observed history.
         cleaned: What models were told.
         believed: Where the observed history is, (n_series, n_bins).
-        judged: Series that a model or the last day's maximum stands behind, (n_series,).
+        told: Who stands behind the steps.
         steps: Combined quantiles over ``shape.grid``.
     """
     tree = _tree_of(shape, question, believed)
     evidence, paths = _evidence(shape, cleaned, steps, () if tree is None else tree.rows)
     if tree is None:
         return RoundPaths(steps, evidence, None)
-    made = tree.coherent(paths, _own_paths(shape, tree, question.history), judged)
-    there = judged[tree.rows]
-    rows, told = tree.rows[there], made[: len(tree.rows)][there]
+    own_paths = _own_paths(shape, tree, question.history)
+    made = tree.coherent(paths, own_paths, told.judged, told.by_load)
+    there = told.judged[tree.rows]
+    rows, sums = tree.rows[there], made[: len(tree.rows)][there]
     steps, path_peaks = steps.copy(), evidence.path_peaks.copy()
-    steps[rows], path_peaks[rows] = step_quantiles(told, shape.grid), told.max(axis=2)
+    steps[rows], path_peaks[rows] = step_quantiles(sums, shape.grid), sums.max(axis=2)
     evidence = replace(evidence, path_peaks=path_peaks)
     return RoundPaths(steps, evidence, CoherentPaths(tree.tree, tree.rows, made))
 

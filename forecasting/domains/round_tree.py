@@ -85,7 +85,9 @@ class RoundTree:
         rows = np.array([place[name] for name in members], dtype=np.intp)
         return cls(tree, rows, tree.with_own_parts(values[rows])[len(rows) :])
 
-    def coherent(self, paths: Floats, own_paths: Floats, known: Booleans) -> Floats:
+    def coherent(
+        self, paths: Floats, own_paths: Floats, known: Booleans, apart: Booleans
+    ) -> Floats:
         """Paths of the tree's series of which each parent is the sum of its leaves.
 
         Args:
@@ -93,6 +95,7 @@ class RoundTree:
             own_paths: Of the own parts, from the same past hours, (n_own, n, horizon); NaN rows for
                 those that nobody knows.
             known: Series of the round with a forecast, (n_series,).
+            apart: Series of the round that another model tells than the others, (n_series,).
 
         Returns:
             (n_nodes, n, horizon) in the order of ``tree``, own parts behind the others; NaN for a
@@ -100,21 +103,30 @@ class RoundTree:
         """
         base = np.concatenate([paths, own_paths])
         base[: len(self.rows)][~known[self.rows]] = np.nan
-        return reconcile(self.tree, base, spread_of(base, self.tree.is_leaf))
+        alone = np.zeros(len(self.tree), dtype=np.bool_)
+        alone[: len(self.rows)] = apart[self.rows]
+        return reconcile(self.tree, base, spread_of(base, self.tree.is_leaf, alone))
 
 
-def spread_of(paths: Floats, is_leaf: Booleans) -> ErrorCovariance:
+def spread_of(paths: Floats, is_leaf: Booleans, apart: Booleans) -> ErrorCovariance:
     """How series err together, as their joint paths tell: the same past hour in each path.
+
+    What another model says errs by itself. Were its difference to the others put down to errors
+    that all share, the sums would leave the range between them: a row told 22 kW by its load above
+    racks that were told 40 kW together was published with 12.
 
     Args:
         paths: (n, n_paths, horizon).
         is_leaf: Nobody's sum, (n,).
+        apart: Told by another model than the others, (n,).
     """
     middle = paths.mean(axis=2)
     told = shrunken_covariance(middle - middle.mean(axis=1, keepdims=True))
     believed = np.where(is_leaf, 1.0, TOTAL_VARIANCE)
-    shared = None if told.shared is None else told.shared * np.sqrt(believed)[:, None]
-    return ErrorCovariance(told.own * believed, shared)
+    if told.shared is None:
+        return ErrorCovariance(told.own * believed)
+    shared = np.where(apart[:, None], 0.0, told.shared) * np.sqrt(believed)[:, None]
+    return ErrorCovariance(np.where(apart, told.variances, told.own) * believed, shared)
 
 
 def own_name(whole: SeriesId) -> SeriesId:

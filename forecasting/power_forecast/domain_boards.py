@@ -26,7 +26,7 @@ from forecasting.power_forecast.work_watts import Boards, LoadLine, busy_watts, 
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GPU_MODEL_LABELS
+from wattpack.object_names import GPU_MODEL_LABELS, WORKLOAD_LABEL
 from wattpack.pod_binding import bound_at_seconds, is_finished
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
@@ -47,7 +47,7 @@ class DomainBoards:
         startable_watts: Rise if work came to all free boards.
         busy_watts: Of all boards at work.
         held_watts: Of those at work that a pod holds.
-        serving: Boards by the name of the work on them, of every domain with a pod.
+        serving: Boards by what their pods say of their work, of every domain with a pod.
         pods: By UID, what each pod draws and in which domains.
         gone: The same of pods that went within an hour, and when they were missed first, Unix time.
     """
@@ -244,10 +244,22 @@ def _boards(
         left -= taken
         work = works.of_pod(pod)
         mix = _mix(work, profile, pod)
-        name = "" if work is None else work.name
+        name = _work_name(pod, work)
         uid = str(pod["metadata"].get("uid") or pod["metadata"]["name"])
         working.append(_Held(uid, name, Boards(profile, mix, taken), bound_at_seconds(pod)))
     return Boards(profile, None, left), working
+
+
+def _work_name(pod: JsonObject, work: KnownWork | None) -> str:
+    """Under which a load finds it: what the pod says, else what was classified for its owner.
+
+    A service's name need be neither a WorkloadProfile nor a catalogue entry: where it runs is
+    told by its pods alone.
+    """
+    said = (pod["metadata"].get("labels") or {}).get(WORKLOAD_LABEL)
+    if isinstance(said, str) and said:
+        return said
+    return "" if work is None else work.name
 
 
 def _mix(work: KnownWork | None, profile: GpuProfile, pod: JsonObject) -> WorkMix | None:

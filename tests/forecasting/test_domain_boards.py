@@ -88,3 +88,11 @@ def test_a_gpu_type_that_nobody_knows_leaves_its_domains_unknown() -> None:
         assert np.isnan(found.board_watts(domain)).all()
     partly = boards([], [node("a", "no-such-gpu"), node("b")])
     assert list(partly.busy_watts) == ["rack"]
+
+
+def test_a_service_that_no_profile_and_no_entry_describes_still_has_its_boards() -> None:
+    found = boards([pod("x", "a", 6, workload="chat"), pod("y", "a", 2)])
+    line = found.line("row", "chat", 100.0)
+    assert line is not None
+    assert line.full_load == pytest.approx(600.0)
+    assert found.line("row", "another", 100.0) is None

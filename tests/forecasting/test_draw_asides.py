@@ -15,6 +15,7 @@ from forecasting.forecast_engine import Engine
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
 from forecasting.power_forecast.draw_aside import DrawAside, demand_history
+from forecasting.power_forecast.present_residual import on_present_residual
 from forecasting.power_forecast.present_rows import BoardWatts
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
 from forecasting.round.group_answers import answers_of
@@ -95,6 +96,55 @@ def test_load_that_explains_the_draw_tells_its_steps_below_what_caps_enforce() -
     coming = load_of(7)[-DAY : -DAY + 36]
     middle = made[:, 4]
     assert middle == pytest.approx(np.minimum(44 * coming + 1000, 4200), rel=0.05)
+
+
+def with_other_work(load: Floats, bins: int, watts: float) -> Floats:
+    """Draw of a load beside which other work began so many bins ago."""
+    rest = np.random.default_rng(5).normal(1000, 5, load.size)
+    rest[load.size - bins :] += watts
+    return 40.0 * load + rest
+
+
+@pytest.mark.parametrize("bins", [1, 3, 12, DAY])
+def test_work_that_comes_beside_the_load_stays_from_its_first_bin_on(bins: int) -> None:
+    load = load_of(7)
+    made, told = steps_by_load(load, with_other_work(load, bins, 3000.0), np.nan)
+    assert told
+    coming = load_of(8)[-DAY : -DAY + 36]
+    assert made[:, 4] == pytest.approx(40.0 * coming + 4000.0, rel=0.06)
+
+
+def test_a_load_that_doubles_is_no_break_of_what_it_does_not_tell() -> None:
+    load = load_of(7)
+    load[-12:] *= 2.0
+    draw = with_other_work(load, 12, 0.0)
+    moved, fit = on_present_residual(DrawAside(40.0 * load[None]), draw, 600)
+    assert fit.explained > 0.99
+    assert moved is draw
+
+
+def test_a_residual_of_gaps_alone_has_no_level() -> None:
+    load = load_of(7)
+    nothing = np.full(load.size, np.nan)
+    moved, fit = on_present_residual(DrawAside(40.0 * load[None]), nothing, 600)
+    assert fit.explained == 0.0
+    assert np.isnan(moved).all()
+
+
+def test_pods_that_came_since_are_in_steps_that_load_tells() -> None:
+    load, name = load_of(11), SeriesId("power/row")
+    draw = 44 * load + 1000 + np.random.default_rng(5).normal(0, 20, load.size)
+    shape, past = Shape(600, 36, (0.5, 0.99)), slice(0, 10 * DAY)
+    middle = []
+    for placed in (0.0, 700.0):
+        beside = Beside(asides={name: DrawAside(40.0 * load[None, past], placed_watts=placed)})
+        asked = Question(
+            history(draw[past]), {name: ("power", "domain")}, np.array([np.nan]), beside=beside
+        )
+        answer = Engine(shape, [Ridge()]).issue(asked)
+        assert answer.flags[0][-2:] == (BY_LOAD, "uncalibrated")
+        middle.append(answer.quantiles[0, :, 0])
+    assert middle[1] - middle[0] == pytest.approx(np.full(36, 700.0), rel=0.02)
 
 
 def test_load_that_explains_little_tells_nothing() -> None:

@@ -207,3 +207,20 @@ def test_a_domain_without_history_takes_what_the_others_leave_and_publishes_no_f
         assert answer.made is not None
         assert answer.made.methods[answer.row] == "ridge"
         assert np.all(answer.peaks > 0)
+
+
+def test_a_total_that_another_model_tells_meets_its_parts_between_both() -> None:
+    names = [SeriesId(name) for name in ("row", "rack-1", "rack-2")]
+    random = np.random.default_rng(4)
+    shared = random.normal(0.0, 300.0, (200, 1)) + np.zeros((200, 36))
+    racks = 20_000.0 + shared + random.normal(0.0, 30.0, (2, 200, 36))
+    paths = np.concatenate([racks.sum(axis=0, keepdims=True) - 18_000.0, racks])
+    values = np.stack([np.full(DAY, 40_000.0), np.full(DAY, 20_000.0), np.full(DAY, 20_000.0)])
+    tree = RoundTree.of(names, dict.fromkeys(names[1:], names[0]), values, DAY)
+    assert tree is not None
+    known, by_load = np.ones(3, dtype=np.bool_), np.array([True, False, False])
+    made = tree.coherent(paths, np.empty((0, 200, 36)), known, by_load)
+    assert 22_000.0 < np.median(made[0]) < 40_000.0
+    assert made[1:].sum(axis=0) == pytest.approx(made[0])
+    together = tree.coherent(paths, np.empty((0, 200, 36)), known, ~known)
+    assert np.median(together[0]) < 22_000.0
