@@ -98,7 +98,7 @@ class DemoWork:
         clock: Shared by everybody.
         admit: What happens to a new pod on its way in.
         rebooted: Called with each node that has rebooted.
-        history: Where the workloads' power is recorded, as an exporter would.
+        history: Where the workloads' power and load are recorded, as exporters would.
     """
 
     def __init__(

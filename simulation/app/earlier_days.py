@@ -5,9 +5,10 @@ lengths, iteration times and watts are those of the run. Request rates follow
 
     rate(t) = rate of the trace * (trough + (1 - trough) * (1 + cos(2 pi (hour - peak) / 24)) / 2)
 
-and each service draws what its share of prompt and decode time gives. Services and training jobs
-ran on those days; the batch pods of the run are new, so a forecast shows the room that they may
-fill. Caps of those days are coarse too: no domain draws more than 98 % of its rating.
+and each service draws what its share of prompt and decode time gives; the tokens that it served
+are told, too, as in the run. Services and training jobs ran on those days; the batch pods of the
+run are new, so a forecast shows the room that they may fill. Caps of those days are
+coarse too: no domain draws more than 98 % of its rating.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from capacity.step_library import shipped_step_tables
 from forecasting.series_source import BIN_SECONDS
 from forecasting.sqlite import HistoryStore
+from simulation.app.served_tokens import TokenMeter, token_series, usual_tokens_per_second
 from simulation.plant import domain_names
 from simulation.row_objects import domain_series, workload_series
 from simulation.scenario import Scenario, ServiceSettings
@@ -82,6 +84,8 @@ def earlier_days(world: World, wall_time_ns: int) -> EarlierDays:
         noise = _lasting_noise(generator, n_bins, scenario.history.noise_ratio)
         watts = service_watts(world, service, shape * noise)
         means[workload_series(service.name)] = watts
+        usual = usual_tokens_per_second(scenario, service)
+        means[token_series(service.name)] = usual * shape * noise
         gpu_watts += watts
     gpu_watts += _standing_watts(world)
     gpu_watts += _idle_watts(world)
@@ -162,7 +166,7 @@ def preload(world: World, file: Path | str, wall_time_ns: int) -> EarlierDays:
 
 
 class DrawRecorder:
-    """Adds the run's own power to a history, as meters and exporters would.
+    """Adds the run's own power and load to a history, as meters and exporters would.
 
     Args:
         world: What is measured.
@@ -174,6 +178,7 @@ class DrawRecorder:
         self._world = world
         self._store = store
         self._domains = domains
+        self._tokens = TokenMeter(world)
         self._next_ns = 0
 
     def take(self, wall_time_ns: int) -> None:
@@ -188,6 +193,10 @@ class DrawRecorder:
             if placed.work.workload in watts:
                 watts[placed.work.workload] += float(drawn[list(placed.gpus)].sum())
         rows = [(at, workload_series(name), value) for name, value in watts.items()]
+        rows += [
+            (at, token_series(name), rate)
+            for name, rate in self._tokens.rates(wall_time_ns).items()
+        ]
         if self._domains:
             pairs = zip(world.domain_names, world.servers.domain_watts, strict=True)
             rows += [(at, domain_series(name), float(value)) for name, value in pairs]

@@ -21,6 +21,7 @@ from simulation.app.demo_nodes import DemoNodes
 from simulation.app.demo_watch import Watch
 from simulation.app.demo_work import DemoWork, WebhookCaller
 from simulation.app.earlier_days import preload
+from simulation.app.load_forecasts import declare_loads
 from simulation.baselines import compare
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.lockstep import Conductor, Pace
@@ -68,9 +69,10 @@ class DemoRow:
         self.clock = self.conductor.clock("demo", alone=True)
         self.api = EmbeddedKube(self.clock, seed=scenario.seed)
         install(self.api, self.world)
+        declare_loads(self.api, self.world, held=True)
         stage = Stage(self.world, self.api, self.clock, directory)
         preload(self.world, stage.history_file, self.clock.wall_time_ns())
-        self._history = HistoryStore(stage.history_file)
+        self.history = HistoryStore(stage.history_file)
         self.control = DemoControl(stage, self.watch.ticked, replicas)
         self._directory = directory
         self.failure: Exception | None = None
@@ -102,7 +104,7 @@ class DemoRow:
         self.watch.attach(self.nodes.tables)
         caller = self._start_webhook()
         self.work = DemoWork(
-            self.world, self.api, self.clock, caller.admit, self.nodes.reboot, self._history
+            self.world, self.api, self.clock, caller.admit, self.nodes.reboot, self.history
         )
         self._undo.callback(self.work.stop)
         self.work.start()
@@ -128,7 +130,7 @@ class DemoRow:
         if self._conducting.is_alive():
             self._conducting.join(timeout=10.0)
         self.clock.close()
-        self._history.close()
+        self.history.close()
         self._folder.close()
 
     def progress(self) -> str:

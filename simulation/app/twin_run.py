@@ -45,6 +45,7 @@ from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.kube_objects.admission import Mode, gate_patch
 from simulation.app.cluster_stand_ins import ClusterStandIn
 from simulation.app.earlier_days import DrawRecorder, fill
+from simulation.app.load_forecasts import declare_loads
 from simulation.app.loopback import LoopbackLink, send_over
 from simulation.faces import WorldFeeds, WorldMeters, attribution, guaranteed_watts
 from simulation.kube.embedded_api import EmbeddedKube
@@ -170,6 +171,7 @@ class TwinRun:
         self.clock = ManualClock()
         self.api = EmbeddedKube(self.clock, seed=scenario.seed)
         install(self.api, self.world)
+        declare_loads(self.api, self.world, held=False)
         self._priorities = {c.name: c.value for c in scenario.priority_classes}
         self._cluster = ClusterStandIn(self.api)
         self._placement = PlacementLoop(
