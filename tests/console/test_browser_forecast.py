@@ -40,3 +40,12 @@ def test_a_record_of_rehearsed_windows_is_not_told_as_a_calibration(
     bench.changes["flags"] = ("uncalibrated",)
     told = "nothing yet: too few of 16 live windows and 144 rehearsed were promised as this one is"
     expect(facts).to_contain_text(told, timeout=25_000)
+
+
+def test_a_forecast_that_its_load_tells_says_so_in_words(bench: Bench, page: Page) -> None:
+    facts = page.locator("#forecast-facts")
+    page.goto(bench.url)
+    expect(facts).to_contain_text("p99 held", timeout=25_000)
+    bench.changes["flags"] = ("by-load", "foreign")
+    told = "by-load: steps follow what its services serve, which tells most of its draw; foreign"
+    expect(facts).to_contain_text(told, timeout=25_000)

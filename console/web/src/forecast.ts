@@ -19,6 +19,18 @@ const HEIGHT = 260;
 const BIN_SECONDS = 600;
 const DAY_EVERY_MS = 60_000; // a bin is ten minutes: older by a minute changes nothing that can be seen
 const WORDS: Record<string, string> = { Forecast: "in use", Fallback: "last day's peak instead", Contradicted: "contradicted", NoForecast: "none" };
+/** Of flags that a domain's forecast can have; the flag itself stays: status and metrics say no more. */
+const FLAG_WORDS: Record<string, string> = {
+  "by-load": "steps follow what its services serve, which tells most of its draw",
+  "aside-away": "its load or its held caps could not be read, so its draw is taken as it is",
+  "new-level": "its past is no longer like its present",
+  uncalibrated: "too few such promises are over to correct this one",
+  rehearsing: "its history is still gone through",
+  "planned-event": "something planned changed it",
+  "no-history": "less than a day is known, so it is its ceiling",
+  stale: "the newest half hour is missing",
+  gaps: "over 5 % of its history is missing",
+};
 
 export class ForecastPanel {
   private plot: uPlot | null = null;
@@ -162,8 +174,13 @@ function accountFacts(account: Account, now: number): Fact[] {
   const fitted = account.fitted_until_seconds === null ? "" : `, models fitted on data until ${ago(account.fitted_until_seconds)}`;
   list.push(["Data until", [`${ago(account.data_until_seconds)}${fitted}`]]);
   if (account.model_version !== "") list.push(["Version", [account.model_version]]);
-  if (account.flags.length > 0) list.push(["Flags", [account.flags.join(", ")]]);
+  if (account.flags.length > 0) list.push(["Flags", [account.flags.map(flagWords).join("; ")]]);
   return list;
+}
+
+function flagWords(flag: string): string {
+  const words = FLAG_WORDS[flag];
+  return words === undefined ? flag : `${flag}: ${words}`;
 }
 
 /** How often the p99 held; promises that were really made apart from windows gone through afterwards. */
