@@ -37,7 +37,7 @@ def weighted_quantiles(
         known: Values to count, shape (..., n); None counts all.
 
     Returns:
-        Shape (..., n_levels); 0 where nothing is known.
+        Shape (..., n_levels); 0 where nothing is known. See ``spread_over_steps`` for steps.
     """
     n = values.shape[-1]
     rows = values.reshape(-1, n)
@@ -58,3 +58,34 @@ def weighted_quantiles(
         result[~np.any(known.reshape(-1, n), axis=-1)] = 0.0
     shaped: Floats = result.reshape(*values.shape[:-1], len(levels))
     return shaped
+
+
+def countable(known: np.ndarray) -> np.ndarray:
+    """Which errors count, shape (n_series, n_steps, n_origins): of a series without any, all.
+
+    Gaps that keep to the grid of origins leave steps without one observed target, and groups of
+    steps that lie as far apart as origins all of theirs. Errors against filled bins are somewhat
+    too small; none at all would promise the median at every level.
+    """
+    lost = ~known.any(axis=(1, 2))
+    return known | lost[:, None, None] if lost.any() else known
+
+
+def spread_over_steps(quantiles: np.ndarray, counted: np.ndarray) -> None:
+    """Steps without errors of their own take those of the nearest step that has some, in place.
+
+    Of two equally near ones the later, whose errors are rather the larger.
+
+    Args:
+        quantiles: Of errors, shape (n_series, n_steps, n_levels).
+        counted: Which errors they are of, shape (n_series, n_steps, n_origins).
+    """
+    some = counted.any(axis=2)
+    steps = np.arange(some.shape[1])
+    for i in np.nonzero(~some.all(axis=1) & some.any(axis=1))[0].tolist():
+        places = np.nonzero(some[i])[0]
+        after = np.searchsorted(places, steps)
+        later = places[np.minimum(after, len(places) - 1)]
+        earlier = places[np.maximum(after - 1, 0)]
+        is_later = np.abs(later - steps) <= np.abs(steps - earlier)
+        quantiles[i] = quantiles[i, np.where(is_later, later, earlier)]

@@ -41,13 +41,11 @@ class LastValue(Tier):
             known = self.records.known[rows, -bins:][:, at]
             ages = bins - 1 - origins
             step_seconds = self.records.step_seconds
-            spread = step_error_quantiles(errors, known, ages, step_seconds, levels)
+            and_median = np.append(levels, 0.5)
+            spread = step_error_quantiles(errors, known, ages, step_seconds, and_median)
             near = slice(min(CENTRED_STEPS, horizon))
-            middle = np.array([0.5])
-            spread[:, near] -= step_error_quantiles(
-                errors[:, near], known[:, near], ages, step_seconds, middle
-            )
-            result[rows] = values[:, -1, None, None] + spread
+            spread[:, near] -= spread[:, near, -1:].copy()
+            result[rows] = values[:, -1, None, None] + spread[:, :, :-1]
         return result
 
 

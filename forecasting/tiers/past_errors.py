@@ -7,7 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.residuals import RESIDUAL_DTYPE, decay_weights, weighted_quantiles
+from forecasting.residuals import (
+    RESIDUAL_DTYPE,
+    countable,
+    decay_weights,
+    spread_over_steps,
+    weighted_quantiles,
+)
 from forecasting.series_source import Floats
 from forecasting.tiers.records import Records
 
@@ -56,21 +62,25 @@ def past_origins(n_bins: int, horizon: int, first: int) -> np.ndarray:
 def step_error_quantiles(
     errors: Floats, known: np.ndarray, ages: np.ndarray, step_seconds: int, levels: Floats
 ) -> Floats:
-    """Quantiles of past errors with a half-life of three days.
+    """Quantiles of past errors with a half-life of three days; see ``spread_over_steps``.
 
     Args:
-        errors: Shape (n_series, ..., n_origins).
+        errors: Shape (n_series, n_steps, n_origins).
         known: Where the target was observed, same shape.
         ages: Bins since each origin, shape (n_origins,).
         step_seconds: Width of a bin.
         levels: Ascending.
 
     Returns:
-        Shape (n_series, ..., n_levels).
+        Shape (n_series, n_steps, n_levels).
     """
     weights = decay_weights(ages.astype(np.float64), step_seconds)
-    mask = None if known.all() else known
-    return weighted_quantiles(errors.astype(RESIDUAL_DTYPE), weights, levels, mask)
+    if known.all():
+        return weighted_quantiles(errors.astype(RESIDUAL_DTYPE), weights, levels)
+    counted = countable(known)
+    result = weighted_quantiles(errors.astype(RESIDUAL_DTYPE), weights, levels, counted)
+    spread_over_steps(result, counted)
+    return result
 
 
 def pooled_error_quantiles(

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.residuals import decay_weights
+from forecasting.residuals import countable, decay_weights, spread_over_steps
 from forecasting.series_source import Floats
 from forecasting.tiers.level_grid import GRID_LEVELS
 from forecasting.tiers.past_errors import ORIGIN_STRIDE
@@ -105,10 +105,15 @@ def fit_steps(
     change += newest
     change -= fitted
     change *= _widening(len(origins), group.steps)[:, None]
-    if not known.all():
-        change[~windows_at(known, origins, group.steps)] = np.nan
     ages = (z.shape[1] - 1 - origins).astype(np.float64)
-    errors = _error_quantiles(change, decay_weights(ages, step_seconds))
+    weights = decay_weights(ages, step_seconds)
+    if known.all():
+        errors = _error_quantiles(change, weights)
+    else:
+        counted = countable(windows_at(known, origins, group.steps))
+        change[~counted] = np.nan
+        errors = _error_quantiles(change, weights)
+        spread_over_steps(errors, counted)
     return StepFit(constant, shared_beta, own_beta, errors)
 
 

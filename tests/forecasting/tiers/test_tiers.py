@@ -201,3 +201,25 @@ def test_series_come_and_go_and_bins_that_nobody_sent_are_gaps() -> None:
         with pytest.raises(InputError):
             records.absorb(bad)
     assert records.until_seconds == START + 1200
+
+
+@pytest.mark.parametrize("make", TIERS)
+@pytest.mark.parametrize("horizon", [36, DAY, 3 * DAY])
+@pytest.mark.parametrize("phase", [0, 1, 2])
+def test_gaps_in_a_rhythm_leave_no_step_without_a_spread(
+    make: type, horizon: int, phase: int
+) -> None:
+    """A reading each 15 minutes on a grid of ten is a gap in every third bin, and past origins lie
+    six bins apart: of every third step no error was ever seen, and its p99 was its median."""
+    values = demand(2, 9 * DAY)
+    gappy = values.copy()
+    gappy[:, phase::3] = np.nan
+    answers = []
+    for read in (gappy, values):
+        tier: Forecaster = make()
+        tier.update(history(read))
+        answers.append(tier.quantiles(horizon, LEVELS)[1])
+    width, whole = (answer[:, 4] - answer[:, 2] for answer in answers)
+    # A step ahead of an interpolated bin errs less; nothing else may be half as wide.
+    assert (width[1:] > 0.4 * whole[1:].min()).all()
+    assert width[0] > 0.1 * whole[0]
