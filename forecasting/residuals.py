@@ -67,8 +67,9 @@ def countable(known: np.ndarray) -> np.ndarray:
     steps that lie as far apart as origins all of theirs. Errors against filled bins are somewhat
     too small; none at all would promise the median at every level.
     """
-    lost = ~known.any(axis=(1, 2))
-    return known | lost[:, None, None] if lost.any() else known
+    some = np.any(known.reshape(len(known), -1), axis=1)
+    result: np.ndarray = known if some.all() else known | ~some[:, None, None]
+    return result
 
 
 def spread_over_steps(quantiles: np.ndarray, counted: np.ndarray) -> None:
@@ -80,7 +81,7 @@ def spread_over_steps(quantiles: np.ndarray, counted: np.ndarray) -> None:
         quantiles: Of errors, shape (n_series, n_steps, n_levels).
         counted: Which errors they are of, shape (n_series, n_steps, n_origins).
     """
-    some = counted.any(axis=2)
+    some: np.ndarray = np.any(counted, axis=2)
     steps = np.arange(some.shape[1])
     for i in np.nonzero(~some.all(axis=1) & some.any(axis=1))[0].tolist():
         places = np.nonzero(some[i])[0]
