@@ -115,4 +115,5 @@ def history_of_table(
         raise next(iter(refused.values()))
     if end is not None:
         start += math.floor(end / BIN_SECONDS) * BIN_SECONDS - until
-    return ImportedHistory(start, means, maxima, refused=refused, flags=table.flags)
+    flags = source.flags(SeriesId(next(iter(means))))
+    return ImportedHistory(start, means, maxima, refused=refused, flags=flags)

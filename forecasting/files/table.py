@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.series_source import Floats
+from forecasting.series_source import BIN_SECONDS, Floats
 from wattpack.errors import InputError
 
 MAX_CELLS: Final = 50_000_000
@@ -47,8 +47,8 @@ class Table:
 
     @property
     def until_seconds(self) -> float:
-        """End of what the last row stands for."""
-        return float(self.seconds[-1]) + self.step_seconds
+        """End of what the last row stands for; a single one stands for a bin."""
+        return float(self.seconds[-1]) + (self.step_seconds or BIN_SECONDS)
 
 
 def time_column(names: Sequence[str]) -> int:

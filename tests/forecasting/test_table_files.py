@@ -55,6 +55,47 @@ def test_bins_are_means_gaps_stay_and_unknown_series_are_empty(tmp_path: Path) -
         np.testing.assert_array_equal(source.fetch([A], 0, 1200, 1200), [[2.0]])
 
 
+@pytest.mark.parametrize("minutes", [15, 20, 30, 60, 120, 1440])
+def test_rows_that_stand_for_more_than_a_bin_hold_until_the_next(
+    tmp_path: Path, minutes: int
+) -> None:
+    """Read as single samples they left gaps in a rhythm: hourly means, the usual export of a
+    meter, had only the last day's maximum, and those of two hours "less than a day of values"."""
+    rng, width = np.random.default_rng(minutes), 60 * minutes
+    values = rng.uniform(50, 150, 10 * 86_400 // width)
+    values[3] = np.nan
+    rows = "".join(f"{i * width},{value}\n" for i, value in enumerate(values))
+    source = TableSource(read_table(written(tmp_path, "time,a\n" + rows)))
+    assert source_flags(source, A) == ("coarse-rows",)
+    # By the minute, the plainest way to say what a row stands for.
+    by_minute = np.repeat(values, minutes).reshape(-1, 10)
+    known = ~np.isnan(by_minute)
+    total = np.where(known, by_minute, 0.0).sum(axis=1)
+    expected = np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+    found = source.fetch([A], 0, 864_000)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_array_equal(source.fetch([A], 1800, 7200), [found[3:12]])
+    assert (
+        source.maxima(A, 0, 864_000)[known.any(axis=1)] >= found[known.any(axis=1)] - 1e-9
+    ).all()
+    day = source.fetch([A], 0, 864_000, 86_400)[0]
+    np.testing.assert_allclose(day[1:], values.reshape(10, -1).mean(axis=1)[1:], rtol=1e-12)
+
+
+def test_a_row_holds_no_longer_than_rows_usually_do(tmp_path: Path) -> None:
+    hours = [0, 1, 2, 3, 9, 9, 10, 11]
+    rows = "".join(f"{hour * 3600},{hour + k}\n" for k, hour in enumerate(hours))
+    source = TableSource(read_table(written(tmp_path, "time,a\n" + rows)))
+    found = source.fetch([A], 0, 12 * 3600, 3600)[0]
+    nan = np.nan
+    np.testing.assert_array_equal(found, [0, 2, 4, 6, nan, nan, nan, nan, nan, 13.5, 16, 18])
+    # Two readings a month apart say nothing of what lay between, and a single one is a bin's.
+    far = TableSource(read_table(written(tmp_path, "time,a\n0,1\n2592000,2\n")))
+    assert np.isfinite(far.fetch([A], 0, 86_400)).sum() == 1
+    one = TableSource(read_table(written(tmp_path, "time,a\n600,5\n")))
+    np.testing.assert_array_equal(one.fetch([A], 0, int(one.table.until_seconds)), [[np.nan, 5.0]])
+
+
 @pytest.mark.parametrize("start", MOMENTS)
 def test_local_times_across_a_change_of_the_clock_are_the_moments_they_were(
     tmp_path: Path, start: datetime
@@ -121,10 +162,21 @@ def test_any_order_of_rows_gives_the_means_of_a_loop(
 ) -> None:
     text = "t,a\n" + "".join(f"{t},{'' if v is None else repr(v)}\n" for t, v in samples)
     found = TableSource(read_table(written(tmp_path, text))).fetch([A], 0, 6000, width)[0]
+    times = sorted({t for t, _ in samples})
+    usual = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+    following = dict(zip(times, [*times[1:], np.inf], strict=True))
     for place, value in enumerate(found):
-        inside = [v for t, v in samples if v is not None and t // width == place]
-        if inside:
-            assert value == pytest.approx(np.mean(inside), rel=1e-9, abs=1e-5)
+        low, high = place * width, (place + 1) * width
+        weighed = []
+        for t, v in samples:
+            until = min(t + usual, following[t], high)
+            counts = float(low <= t < high) if usual <= width else until - max(t, low)
+            if v is not None and counts > 0:
+                weighed.append((v, counts))
+        if weighed:
+            values, weights = zip(*weighed, strict=True)
+            expected = np.average(values, weights=weights)
+            assert value == pytest.approx(expected, rel=1e-9, abs=1e-5)
         else:
             assert np.isnan(value)
 
