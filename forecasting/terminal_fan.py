@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from forecasting.fan import Fan, readable
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
+from wattpack.printable import printable
 
 Characters = NDArray[np.str_]
 
@@ -54,7 +55,7 @@ def terminal_fan(fan: Fan, width: int = 80, height: int = 16) -> list[str]:
         grid[:, :past_columns] = _line(fan.past, past_columns, height, top)
     grid[:, past_columns:] = _shades(fan, room - past_columns, height, top)
     rows = [f"{_label(row, height, top):>{_LABEL}} ┤{''.join(grid[row])}" for row in range(height)]
-    return [fan.title[:width], *rows, *_axis(fan, past_columns, room), _legend(fan)]
+    return [printable(fan.title)[:width], *rows, *_axis(fan, past_columns, room), _legend(fan)]
 
 
 def _shades(fan: Fan, columns: int, height: int, top: float) -> Characters:

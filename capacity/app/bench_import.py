@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from capacity.catalogue.result_formats import read_results
@@ -80,7 +81,8 @@ def _table(rows: Sequence[ServingMeasurement]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
-            row.run.model, f"{row.run.gpus} {row.run.gpu}", f"{row.input_tokens:.0f}",
+            escape(row.run.model), escape(f"{row.run.gpus} {row.run.gpu}"),
+            f"{row.input_tokens:.0f}",
             f"{row.output_tokens:.0f}", str(row.requests), _pair(row.time_to_first_token, 1.0),
             _pair(row.time_per_output_token, 1e3), f"{row.output_tokens_per_second:.1f}",
         )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from capacity.app.progress_bar import Tell
@@ -167,7 +168,7 @@ def show(
         split.add_column(name, justify="left" if name == "stage" else "right")
     for stage in first["stages"]:
         split.add_row(
-            stage["name"],
+            escape(stage["name"]),
             str(stage["calls"] or "-"),
             f"{stage['expectedSeconds']:.2f}",
             f"{stage['deadlineSeconds']:.2f}",

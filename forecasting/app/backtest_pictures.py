@@ -13,6 +13,7 @@ from forecasting.app.forecast_pictures import DRAW, FAN_SHADES, INK, MISS, new_f
 from forecasting.backtest.backtest_verdicts import Reliability, Verdict, is_missed
 from forecasting.backtest.window import Window
 from forecasting.binomial import share_bounds
+from wattpack.printable import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +101,8 @@ def draw_timeline(file: Path, by_series: Mapping[str, Sequence[Window]]) -> None
         if points:
             times, rows = zip(*points, strict=True)
             axis.scatter(times, rows, s=size, marker=marker, color=colour, label=words, linewidth=1)
-    axis.set_yticks(range(len(names)), [name[-32:] for name in names], fontsize=7)
+    shown = [shortened(name, 32) for name in names]
+    axis.set_yticks(range(len(names)), shown, fontsize=7, parse_math=False)
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.tick_params(axis="x", labelsize=8)
     axis.grid(axis="x", color=_GRID, linewidth=0.6)

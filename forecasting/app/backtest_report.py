@@ -18,6 +18,7 @@ from forecasting.fan import Fan
 from forecasting.series_source import DAY_SECONDS, SeriesId, SeriesSource
 from wattpack.errors import InputError, PermanentError
 from wattpack.flags import write_output
+from wattpack.printable import shortened
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
@@ -126,7 +127,7 @@ def _fan(plan: BacktestPlan, window: Window, source: SeriesSource) -> Fan:
     name = [SeriesId(window.series)]
     words = "above its p99" if is_missed(window) else "kept"
     return Fan(
-        title=f"{window.series[-40:]}: {words}",
+        title=f"{shortened(window.series, 36)}: {words}",
         start_seconds=origin,
         step_seconds=step,
         past=source.fetch(name, origin - DAY_SECONDS // step * step, origin, step)[0],

@@ -54,6 +54,7 @@ from wattpack.api.demand_forecast import HIGHEST_LEVEL, LOWEST_LEVEL, MAX_LEVELS
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.flags import output_file
+from wattpack.printable import printable
 from wattpack.times import parse_rfc3339
 from wattpack.units import require_number
 
@@ -133,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             job = ShardJob(history, args.models, tuple(targets_of(args, series)), now)
             unknown = _unknown(args, source, job)
             for error in unknown.values():
-                print(f"wattpack forecast: {error}", file=sys.stderr)
+                print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
             if len(unknown) == len(series):
                 return 2
             known = tuple(t for t in job.targets if t.series not in unknown)
@@ -142,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             source.close()
     except WattpackError as error:
-        print(f"wattpack forecast: {error}", file=sys.stderr)
+        print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
 
 
@@ -236,7 +237,7 @@ def _shown(
             _draw(args.png, fans)
     wrong = [answer for answer in answers if answer.problem]
     for answer in wrong:
-        print(f"wattpack forecast: {answer.problem}", file=sys.stderr)
+        print(printable(f"wattpack forecast: {answer.problem}"), file=sys.stderr)
     return max((2 if answer.is_wrong_input else 1 for answer in wrong), default=0)
 
 
@@ -248,16 +249,17 @@ def _print_tables(
     console.print(peaks_table([(name, status) for name, status, _ in statuses], now, args.hours))
     for name, status, answer in statuses:
         if not answer.has_figures:
-            print(f"{name}: {ready_message(status)}")
+            print(printable(f"{name}: {ready_message(status)}"))
         elif len(statuses) == 1:
             console.print(steps_table(status))
-            print(ready_message(status))
+            print(printable(ready_message(status)))
             if why := peak_line(status):
                 print(why)
         if args.tokens is not None:
-            print(f"{name}: {tokens_line(status)}")
+            print(printable(f"{name}: {tokens_line(status)}"))
         if args.lead_for and answer.has_figures:
-            print(f"{name}: {lead_line(args.lead_for, status, now, args.replica_rate)}")
+            line = lead_line(args.lead_for, status, now, args.replica_rate)
+            print(printable(f"{name}: {line}"))
 
 
 def _console() -> Console:

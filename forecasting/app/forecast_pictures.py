@@ -11,6 +11,7 @@ import numpy as np
 
 from forecasting.fan import Fan
 from wattpack.errors import InputError, PermanentError
+from wattpack.printable import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,8 @@ MISS: Final = "#b3261e"
 """The console's colours of light pages."""
 
 _DPI: Final = 110
+_TITLE: Final = 52
+"""Characters of a name beside a time above half a picture."""
 
 
 def new_figure(width_inches: float, height_inches: float) -> Figure:
@@ -100,7 +103,9 @@ def draw_fan(axis: Axes, fan: Fan) -> None:
     axis.set_ylim(bottom=0)
     axis.set_xlim(before[0] if len(before) else 0, len(fan.quantiles) * hours)
     began = datetime.fromtimestamp(fan.start_seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    axis.set_title(f"{fan.title}, {began}", fontsize=9, loc="left", color=INK)
+    # A dollar is no formula, and a long expression leaves room for the picture.
+    title = f"{shortened(fan.title, _TITLE)}, {began}"
+    axis.set_title(title, fontsize=9, loc="left", color=INK, parse_math=False)
     axis.xaxis.set_major_locator(MultipleLocator(6.0 if len(before) else hours * 6))
     axis.set_xlabel("hours from then", fontsize=8)
     axis.tick_params(labelsize=8)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.table import Table
+from rich.text import Text
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
 from capacity.catalogue.pod_works import lead_seconds
@@ -14,6 +15,7 @@ from forecasting.fan import readable
 from forecasting.issued_account import read_account
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.series_source import BIN_SECONDS
+from wattpack.printable import printable
 from wattpack.times import parse_rfc3339
 
 _PEAK_LEVEL: Final = 0.99
@@ -36,9 +38,10 @@ def peaks_table(
     table.add_column("flags", min_width=5, overflow="fold")
     for series, status in statuses:
         figures = [_figure(status.get(name)) for name in ("now", "p50", "p95", "p99")]
+        # No markup: [ab] of a regular expression is no style, and [/x] ends none.
         table.add_row(
-            series, *figures, data_age(status, now_seconds), held(status), made_by(status),
-            ", ".join(status.get("flags", ())),
+            Text(printable(series)), *figures, data_age(status, now_seconds), held(status),
+            made_by(status), ", ".join(status.get("flags", ())),
         )  # fmt: skip
     return table
 

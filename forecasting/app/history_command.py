@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Lines
+from rich.text import Text
 
 from forecasting.files.text_lines import Progress as Told
 from forecasting.history_import import (
@@ -34,6 +35,7 @@ from forecasting.traces import FORMATS
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 from wattpack.flags import output_file, positive
+from wattpack.printable import printable
 from wattpack.sqlite_retention import kept
 from wattpack.times import parse_rfc3339, rfc3339
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
@@ -138,11 +140,12 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(one) for one in stored], indent=1))
         return 0
-    lines = Lines(title=f"{args.history_file}: {len(stored)} series, {size / 2**20:.1f} MiB")
+    title = f"{args.history_file}: {len(stored)} series, {size / 2**20:.1f} MiB"
+    lines = Lines(title=Text(printable(title)))
     for heading in ("series", "from", "until", "10-min bins", "hours"):
         lines.add_column(heading, overflow="fold")
     for one in stored:
-        lines.add_row(*_cells(one))
+        lines.add_row(*(Text(printable(cell)) for cell in _cells(one)))
     Console().print(lines)
     return 0
 
@@ -176,11 +179,11 @@ def _shown(file: Path) -> Iterator[Told | None]:
         yield None
         return
     bar = Progress(
-        TextColumn(str(file)), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-        console=console, transient=True,
+        TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
+        TimeRemainingColumn(), console=console, transient=True,
     )  # fmt: skip
     with bar:
-        task = bar.add_task("", total=1.0)
+        task = bar.add_task(printable(str(file)), total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 

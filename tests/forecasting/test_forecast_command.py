@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from forecasting.app.forecast_command import main, parse_levels
 from forecasting.app.forecast_tables import data_age, held, made_by, peak_line
+from forecasting.app.history_command import main as history_main
 from forecasting.fan import Fan, fan_of, readable
 from forecasting.sqlite import HistoryStore
 from forecasting.terminal_fan import terminal_fan
@@ -54,6 +56,59 @@ def test_one_series_has_its_peak_and_its_steps(asked: Any) -> None:
     assert [line.split()[0] for line in out.splitlines() if " h " in line and "." in line] == list(
         "123456"
     )
+
+
+STRANGE = (
+    'up{i=~"row[ab]-.*"}',
+    "foo[/]bar",
+    "[red]q",
+    "\x1b[31mred",
+    "a\nb",
+    "c$\\frac$" + "x" * 200,
+)
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Names that mean something to a terminal, to marked-up text or to a typesetter."""
+    file = tmp_path_factory.mktemp("strange") / "[red]history.db"
+    values = 100 + np.random.default_rng(1).normal(0, 5, 3 * DAY)
+    with HistoryStore(file) as store:
+        for name in STRANGE:
+            store.append_bins(name, 0, values, values)
+    return file
+
+
+def test_names_are_told_letter_by_letter(
+    strange: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As marked-up text [ab] was left out, and [/] ended the command with a traceback."""
+    monkeypatch.setenv("COLUMNS", "400")
+    line = ["--all", "--history-file", str(strange), "--at", str(3 * 86400), "--plot"]
+    assert main(line) == 0
+    assert history_main(["list", "--history-file", str(strange)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    for told in ('up{i=~"row[ab]-.*"}', "foo[/]bar", "[red]q", r"\x1b[31mred", r"a\nb"):
+        assert out.count(told) == 3, told
+
+
+def test_a_name_is_no_formula_and_leaves_room_for_the_picture(
+    strange: Path, tmp_path: Path
+) -> None:
+    """A $ in two regular expressions was typeset, or refused with a traceback; a long expression
+    took all of the picture's width."""
+    pytest.importorskip("matplotlib")
+    at = ["--history-file", str(strange), "--at", str(3 * 86400)]
+    assert main(["--all", *at, "--png", str(tmp_path / "a.png")]) == 0
+    pictures = importlib.import_module("forecasting.app.forecast_pictures")
+    figure = pictures.new_figure(6.4, 3.3)
+    axis = figure.subplots()
+    quantiles = np.tile([[1.0, 2.0]], (36, 1))
+    pictures.draw_fan(axis, Fan(STRANGE[-1], 0, 600, np.ones(DAY), (0.5, 0.99), quantiles, 2.0))
+    figure.draw_without_rendering()
+    assert axis.get_position().width > 0.7
+    assert STRANGE[-1][:8] in axis.get_title(loc="left")
 
 
 def test_json_holds_a_status_a_series_within_its_ceiling(asked: Any) -> None:
