@@ -6,6 +6,7 @@ Adapters: ``forecasting.memory_source`` (arrays), ``forecasting.sqlite`` (a file
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,9 @@ BIN_SECONDS: Final = 600
 """Width of a history bin. Source: the forecasting data sets and figures all use 10 minutes."""
 
 DAY_SECONDS: Final = 86_400
+
+LONGEST_SECONDS: Final = 7 * DAY_SECONDS
+"""The longest horizon that is answered."""
 
 MAX_BINS: Final = 100_000
 
@@ -63,6 +67,20 @@ class History:
         """Some of the series, by their places."""
         names = [self.series[i] for i in kept]
         return replace(self, series=names, values=self.values[list(kept)])
+
+
+def window_steps(horizon_seconds: float, step_seconds: int) -> int:
+    """Steps of a window that covers the horizon, as far as any model answers (seven days).
+
+    The last one may reach beyond it: a window that ended before would hold for less than was asked.
+
+    Args:
+        horizon_seconds: At most seven days.
+        step_seconds: Width of a step; the horizon is one at least.
+    """
+    # A tenth of an hour times 3600 is no whole number of seconds.
+    steps = math.ceil(horizon_seconds / step_seconds - 1e-9)
+    return max(1, min(steps, LONGEST_SECONDS // step_seconds))
 
 
 class SeriesSource(Protocol):

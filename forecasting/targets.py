@@ -13,8 +13,8 @@ from forecasting.peak_quantiles import STATUS_LEVELS
 from forecasting.power_forecast.domain_boards import DrawChange
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.power_forecast.work_watts import LoadLine
-from forecasting.series_source import SeriesId
-from wattpack.api.demand_forecast import DemandForecast
+from forecasting.series_source import SeriesId, window_steps
+from wattpack.api.demand_forecast import MAX_FORECAST_STEPS, DemandForecast
 from wattpack.api.forecast_subject import ForecastTokenLengths
 from wattpack.errors import InputError
 
@@ -169,7 +169,7 @@ def target_of(body: Mapping[str, Any]) -> Target:
         name=found.name,
         series=SeriesId(spec.target.series),
         kind=kind,
-        horizon=spec.horizon_seconds // spec.step_seconds,
+        horizon=min(window_steps(spec.horizon_seconds, spec.step_seconds), MAX_FORECAST_STEPS),
         step_seconds=spec.step_seconds,
         asked_levels=tuple(spec.levels),
         ceiling=spec.ceiling_watts,

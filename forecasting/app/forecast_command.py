@@ -47,7 +47,7 @@ from forecasting.app.model_choice import add_models_flag
 from forecasting.app.unknown_series import require_known_events, unknown_series
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
-from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
+from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource, window_steps
 from forecasting.targets import Target, TokenSource
 from forecasting.terminal_fan import terminal_fan
 from wattpack.api.demand_forecast import HIGHEST_LEVEL, LOWEST_LEVEL, MAX_LEVELS
@@ -177,7 +177,7 @@ def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Tar
     return [
         Target(
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
-            horizon=round(hours * 3600 / BIN_SECONDS), step_seconds=BIN_SECONDS,
+            horizon=window_steps(hours * 3600, BIN_SECONDS), step_seconds=BIN_SECONDS,
             asked_levels=levels, ceiling=args.ceiling, generation=0, events=events, tokens=tokens,
         )
         for i, name in enumerate(series)
@@ -246,7 +246,8 @@ def _print_tables(
     now: float,
 ) -> None:  # fmt: skip
     console = _console()
-    console.print(peaks_table([(name, status) for name, status, _ in statuses], now, args.hours))
+    hours = window_steps(args.hours * 3600, BIN_SECONDS) * BIN_SECONDS / 3600
+    console.print(peaks_table([(name, status) for name, status, _ in statuses], now, hours))
     for name, status, answer in statuses:
         if not answer.has_figures:
             print(printable(f"{name}: {ready_message(status)}"))

@@ -27,7 +27,7 @@ def peaks_table(
     statuses: Sequence[tuple[str, dict[str, Any]]], now_seconds: float, hours: float
 ) -> Table:
     """One line a series: where it is, how high it can go, and how far that can be believed."""
-    title = f"highest 10-minute mean of the next {hours:g} h"
+    title = f"highest 10-minute mean of the next {hours:.3g} h"
     table = _plain_table(title)
     table.add_column("series", overflow="fold", min_width=16)
     for name in ("now", "p50", "p95", "p99"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forecasting.backtest.window import LEVELS
-from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, SeriesId
+from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, SeriesId, window_steps
 from forecasting.targets import Target
 from wattpack.errors import InputError
 from wattpack.units import require_number
@@ -78,7 +78,7 @@ def plan_of(
     every = require_number("every", asked.every_hours, minimum=least, maximum=24 * 31)
     horizon = require_number("horizon", asked.horizon_hours, minimum=least, maximum=168)
     end = int(end_seconds // BIN_SECONDS) * BIN_SECONDS
-    steps = round(horizon * 3600 / BIN_SECONDS)
+    steps = window_steps(horizon * 3600, BIN_SECONDS)
     stride = round(every * 3600 / BIN_SECONDS) * BIN_SECONDS
     last = end - steps * BIN_SECONDS
     count = max(1, int(days * DAY_SECONDS // stride))

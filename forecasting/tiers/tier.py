@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from forecasting.forecast import checked_levels
 from forecasting.forecaster import Provenance
 from forecasting.past_changes import past_changes
 from forecasting.peak_policy.coupling import PATHS, couple, path_levels
-from forecasting.series_source import DAY_SECONDS, Floats, History
+from forecasting.series_source import LONGEST_SECONDS, Floats, History
 from forecasting.tiers.records import Records
 from wattpack.errors import InputError
-
-LONGEST_DAYS: Final = 7
-"""The longest horizon that any tier answers."""
 
 
 def checked_horizon(horizon: int, step_seconds: int) -> int:
@@ -26,7 +23,7 @@ def checked_horizon(horizon: int, step_seconds: int) -> int:
     Raises:
         InputError: it is not.
     """
-    most = LONGEST_DAYS * DAY_SECONDS // max(1, step_seconds)
+    most = LONGEST_SECONDS // max(1, step_seconds)
     if not 1 <= horizon <= most:
         raise InputError("horizon", f"1 to {most} steps (seven days)", horizon)
     return horizon

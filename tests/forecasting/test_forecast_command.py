@@ -111,6 +111,17 @@ def test_a_name_is_no_formula_and_leaves_room_for_the_picture(
     assert STRANGE[-1][:8] in axis.get_title(loc="left")
 
 
+@pytest.mark.parametrize(("hours", "steps"), [("6.2", 38), ("6.25", 38), ("6", 36), ("0.2", 2)])
+def test_a_window_covers_the_hours_that_are_asked_and_says_how_many_it_has(
+    asked: Any, hours: str, steps: int
+) -> None:
+    """6.2 hours were answered by 37 steps of ten minutes, which end two minutes before."""
+    _, out, _ = asked("domain:row", "--hours", hours, "--json")
+    assert len(json.loads(out)["forecasts"][0]["status"]["quantiles"][0]["values"]) == steps
+    _, table, _ = asked("domain:row", "--hours", hours)
+    assert f"of the next {steps / 6:.3g} h" in table
+
+
 def test_json_holds_a_status_a_series_within_its_ceiling(asked: Any) -> None:
     status, out, _ = asked("--all", "--json", "--ceiling", "120", "--levels", "0.1,0.5")
     assert status == 0

@@ -214,6 +214,24 @@ def test_an_object_becomes_a_target() -> None:
 
 
 @pytest.mark.parametrize(
+    ("horizon", "step", "steps"),
+    [
+        (7000, 3600, 2),
+        (21_600, 3500, 7),
+        (21_601, 600, 37),
+        (600, 600, 1),
+        # As many as any model answers, and as a status carries.
+        (604_800, 650, 930),
+        (604_800, 600, 1008),
+        (61_499, 60, 1024),
+    ],
+)
+def test_the_steps_cover_the_horizon(horizon: int, step: int, steps: int) -> None:
+    """Readers hold the peak for one of the whole horizon: 7,000 s were answered by one hour."""
+    assert target_of(_body(horizonSeconds=horizon, stepSeconds=step)).horizon == steps
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         ({"levels": [0.0, 0.5]}, "levels"),
