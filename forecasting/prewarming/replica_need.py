@@ -63,6 +63,9 @@ def needed_replicas(
     window = demand.window
     over = max(0, math.floor((now_seconds - window.start_seconds) / window.step_seconds))
     left = np.asarray(demand.quantiles, dtype=np.float64)[over:]
+    elapsed = max(0.0, now_seconds - window.start_seconds - over * window.step_seconds)
+    # Steps count from where the running one began; orders of now and later do not.
+    starts = replace(starts, lead_seconds=starts.lead_seconds + elapsed)
     if starts.steps(window.step_seconds) > len(left):
         return None
     paths = even_samples(demand.levels, left)

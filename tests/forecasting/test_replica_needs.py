@@ -212,3 +212,20 @@ def test_replicas_are_those_of_the_highest_step_within_reach(
     assert made is not None
     wanted = float(np.interp(1 - risk, levels, rows[late]))
     assert math.ceil(0.97 * wanted / RATE - 1) <= made.amount <= math.ceil(wanted / RATE + 1e-9)
+
+
+@given(st.integers(0, 3000), st.integers(0, 1500), st.integers(1, 900))
+def test_what_comes_before_the_next_orders_work_is_ordered_for_at_any_second_of_a_step(
+    now: int, lead: int, decision: int
+) -> None:
+    """Rounds come at any second of a bin; starts were counted from the bin's beginning, and what
+    came in the last minutes before the next round's orders worked was nobody's."""
+    steps = np.arange(12, dtype=np.float64)
+    demand = ExpectedDemand(
+        StepWindow(0.0, 600.0), (0.5, 0.99), np.repeat(steps[:, None], 2, 1), 0.0
+    )
+    made = needed_replicas(
+        ReplicaRule(rate=1.0, least=0), demand, float(now), StartTimes(float(lead), float(decision))
+    )
+    assert made is not None
+    assert made.amount == (now + lead + decision - 1) // 600
