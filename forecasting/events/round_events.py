@@ -117,7 +117,10 @@ class RoundEvents:
             moved = apply_to_quantiles(steps[i : i + 1], levels, [here], window, known)
             steps[i] = moved.values[0]
             highest = apply_to_peaks(peaks[i : i + 1], levels, [here], window, known)
-            peaks[i] = np.fmax(highest.values[0], steps[i].max(axis=0))
+            # Of no other step: the highest of so many is above what their peak was found to need.
+            touched = sum((window.shares(event) for event in known), np.zeros(window.steps)) > 0
+            planned = np.max(steps[i], axis=0, initial=0.0, where=touched[:, None])
+            peaks[i] = np.fmax(highest.values[0], planned)
             flags[i] += (PLANNED,) if moved.names[0] or i in risen else ()
             unclear = any(window.shares(e).any() for e in self.unknown[i])
             flags[i] += (UNKNOWN,) if unclear else ()

@@ -28,7 +28,7 @@ from forecasting.events import (
 from forecasting.memory_source import MemorySource
 from forecasting.round.forecast_round import step
 from forecasting.round.round_state import ForecasterState
-from forecasting.series_source import SeriesId
+from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target, target_of
 from tests.forecasting.forecast_builders import make_forecast
@@ -271,6 +271,41 @@ def test_the_process_forecasts_a_launch_before_it_happens_and_no_echo_of_it() ->
     at_launch = clear.made.quantiles[0, 12:18, 0]
     assert at_launch == pytest.approx(usual[-DAY:][12:18], rel=0.15)
     assert echo.peaks[-1] > 1.5 * clear.peaks[-1]
+
+
+@pytest.mark.parametrize("change", [{"factors": (0.5,)}, {"at_most": 40.0}, {"added": -500.0}])
+def test_what_lowers_a_part_of_a_window_lifts_no_peak_and_nobody_elses(
+    change: dict[str, Any],
+) -> None:
+    """Any event lifted the peak, of every series of its round, to the highest step of the window:
+    a quota for an hour made the p99 of six hours 7 % higher."""
+    t = np.arange(11 * DAY)
+    rng = np.random.default_rng(7)
+    rows = {
+        name: 100 * (1 + 0.4 * np.sin(2 * np.pi * t / DAY)) * np.exp(0.1 * rng.normal(size=len(t)))
+        for name in ("chat", "mail")
+    }
+    now, source = 600 * len(t), MemorySource(rows)
+
+    def peaks(*events: PlannedEvent) -> dict[str, Floats]:
+        targets = [
+            Target(
+                namespace="n", name=name, series=SeriesId(name), kind="series", horizon=36,
+                step_seconds=600, asked_levels=(0.5, 0.99), ceiling=None, generation=1,
+                events=events if name == "chat" else (),
+            )
+            for name in rows
+        ]  # fmt: skip
+        _, answers = step(ForecasterState(), now, source, targets)
+        return {answer.target.name: answer.peaks for answer in answers}
+
+    plain = peaks()
+    lowered = peaks(PlannedEvent("quota", now + 3600.0, now + 7200.0, **change))
+    np.testing.assert_array_equal(lowered["mail"], plain["mail"])
+    np.testing.assert_array_equal(lowered["chat"], plain["chat"])
+    raised = peaks(PlannedEvent("launch", now + 3600.0, now + 7200.0, at_least=900.0))
+    np.testing.assert_array_equal(raised["mail"], plain["mail"])
+    assert (raised["chat"] >= 900.0).all()
 
 
 def test_a_window_with_an_event_of_unknown_effect_says_so() -> None:
