@@ -36,6 +36,7 @@ from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.miss_scale import day_change, miss_scale
 from forecasting.near_steps import NEAR_STEPS
 from forecasting.open_issues import OpenIssue
+from forecasting.passed_peaks import ABOVE_P99, with_passed
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.power_forecast.draw_aside import demand_history, rows_of, wanted_values
@@ -190,11 +191,12 @@ class Engine:
         grid, levels = self._shape.grid, self._shape.levels
         told, at_99 = [level_index(grid, level) for level in levels], level_index(grid, 0.99)
         moved, lifted = self._calibrated(history.series, pools, draft)
+        lifted, passed = with_passed(lifted, grid, cleaned, self._shape.step_seconds)
         unknown = ~combined.judged
         limit = _limits(cleaned, question.ceilings)[unknown]
         moved[unknown], lifted[unknown] = limit[:, None, None], limit[:, None]
         # What is cut above the levels that are told changes no answer.
-        flags = self._flags(history.series, pools, draft, lifted[:, told[-1]])
+        flags = self._flags(history.series, pools, draft, (lifted[:, told[-1]], passed))
         # A peak that the present tells is no step's to exceed: the steps' errors are the past's.
         here = draft.by_present
         moved[here] = np.minimum(moved[here], lifted[here, None, :])
@@ -288,16 +290,27 @@ class Engine:
         series: Sequence[SeriesId],
         pools: Mapping[SeriesId, Pool],
         draft: _Draft,
-        highest: Floats,
+        found_of: tuple[Floats, NDArray[np.bool_]],
     ) -> tuple[tuple[str, ...], ...]:
-        """What a user should know about each row."""
+        """What a user should know about each row.
+
+        Args:
+            series: Names.
+            pools: Theirs.
+            draft: What was drafted.
+            found_of: Of each row its highest quantile of the peak before bounds, and whether its
+                p99 was passed.
+        """
+        highest, passed = found_of
         corrected = {pool for pool, kept in self.memory.peaks.items() if kept.is_in_force}
         cleaned, found = draft.cleaned, []
         for i, (name, method) in enumerate(zip(series, draft.combined.methods, strict=True)):
             row = (*cleaned.flags[i],)
             if method == LIMIT:
                 row += ("no-history",)
-            elif highest[i] > EXTREME * cleaned.highest[i]:
+            elif passed[i]:
+                row += (ABOVE_P99,)
+            if method != LIMIT and highest[i] > EXTREME * cleaned.highest[i]:
                 row += ("extreme",)
             row += draft.planned[i]
             if method != LIMIT and pools[name] not in corrected:

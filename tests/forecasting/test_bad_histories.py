@@ -11,7 +11,11 @@ import pytest
 
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.memory_source import MemorySource
-from forecasting.series_source import Floats
+from forecasting.passed_peaks import ABOVE_P99
+from forecasting.round.forecast_round import step
+from forecasting.round.round_state import ForecasterState
+from forecasting.series_source import Floats, SeriesId
+from forecasting.targets import Target
 from simulation.kube import EmbeddedKube
 from wattpack.api.demand_forecast import DemandForecast
 from wattpack.clock import ManualClock
@@ -169,3 +173,32 @@ def test_good_series_beside_odd_ones_are_forecast_as_among_good_ones(
                 assert beside[name][key] == pytest.approx(status[key], rel=0.15)
             # The same kind's misses are pooled: a neighbour's may widen the top, never beyond this.
             assert 0.85 * status["p99"] < beside[name]["p99"] < 2 * status["p99"]
+
+
+def test_a_load_beyond_all_that_models_saw_is_believed_and_told_at_once() -> None:
+    """Three times the usual: for six hours the p99 of six hours lay below what was already there,
+    and nothing said so."""
+    base, seen, flags = _diurnal(), DAYS * DAY, []
+    raised = np.where(np.arange(len(base)) < seen, base, 3 * base)
+    rows = {"raised": raised, "spiked": _at(-1, 1e4), "calm": base}
+    state = ForecasterState()
+    targets = [
+        Target(
+            namespace="n", name=name, series=SeriesId(name), kind="workload", horizon=36,
+            step_seconds=600, asked_levels=(0.5, 0.99), ceiling=None, generation=1,
+        )
+        for name in rows
+    ]  # fmt: skip
+    calm = []
+    for bins in range(seen, seen + LATER):
+        past = {name: row[:bins] for name, row in rows.items()}
+        state, answers = step(state, 600.0 * bins, MemorySource(past), targets)
+        flags.append([answer.flags for answer in answers])
+        assert answers[0].peaks[-1] > raised[bins - 1]
+        assert answers[1].peaks[-1] < 1e3
+        calm.append(answers[2].peaks[-1])
+    assert ABOVE_P99 not in flags[0][0]
+    assert ABOVE_P99 in flags[1][0]
+    assert ABOVE_P99 not in {flag for _, *others in flags for row in others for flag in row}
+    # Neighbours are not lifted by it: calibration learns of what was drafted.
+    assert max(calm) < 2 * calm[0]
