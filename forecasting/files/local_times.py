@@ -7,7 +7,7 @@ and then the hour that comes twice in autumn is told apart by what came before i
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -47,13 +47,15 @@ class TimeReader:
         self.doubled = 0
 
     def seconds(self, value: object, field: str) -> float:
-        """Unix seconds of a number, a text or a datetime.
+        """Unix seconds of a number, a text, a datetime or a date, which is its midnight.
 
         Raises:
             InputError: naming the field, for anything but a time from 1970 to 9999.
         """
         if isinstance(value, str):
             value = _parsed(value.strip(), field)
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime.combine(value, time())
         if isinstance(value, datetime):
             value = self._resolved(value, field)
         if isinstance(value, bool) or not isinstance(value, (int, float)):

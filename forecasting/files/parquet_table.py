@@ -100,6 +100,8 @@ def _numbers(column: Any, name: str) -> Floats:  # noqa: ANN401 - pyarrow
     kind = str(column.type)
     if not kind.startswith(("int", "uint", "float", "double", "half", "decimal")):
         raise InputError(name, "a column of numbers", kind)
-    # Null becomes NaN only in a column of floats.
-    result: Floats = np.asarray(column.cast("float64").to_numpy(), dtype=np.float64)
+    # Null becomes NaN only in a column of floats; integers beyond 2**53 (identifiers, counters of
+    # microjoules) are rounded, and refused by nobody.
+    numbers = column.cast("float64", safe=False)
+    result: Floats = np.asarray(numbers.to_numpy(), dtype=np.float64)
     return result

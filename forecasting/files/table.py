@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.series_source import BIN_SECONDS, Floats
+from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, Floats
 from wattpack.errors import InputError
 
 MAX_CELLS: Final = 50_000_000
@@ -46,9 +46,18 @@ class Table:
         return float(np.median(gaps[gaps > 0])) if np.any(gaps > 0) else 0.0
 
     @property
+    def held_seconds(self) -> float:
+        """How long a row stands: as long as rows usually do.
+
+        Beyond a day it is a reading now and then, and stands for its bin, as a single one does.
+        """
+        usual = self.step_seconds
+        return usual if 0 < usual <= DAY_SECONDS else BIN_SECONDS
+
+    @property
     def until_seconds(self) -> float:
-        """End of what the last row stands for; a single one stands for a bin."""
-        return float(self.seconds[-1]) + (self.step_seconds or BIN_SECONDS)
+        """End of what the last row stands for."""
+        return float(self.seconds[-1]) + self.held_seconds
 
 
 def time_column(names: Sequence[str]) -> int:

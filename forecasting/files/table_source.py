@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.files.table import Table
-from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, Floats, SeriesId, bin_count
+from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
 
 COARSE: Final = "coarse-rows"
 """Flag of a table whose rows stand for more than a bin: peaks within them nobody knows."""
@@ -39,7 +39,7 @@ class TableSource:
         """What reading the file repaired, and ``coarse-rows``; see ``TellsFlags``."""
         if series not in self.table.values:
             return ()
-        coarse = (COARSE,) if self._held_seconds > BIN_SECONDS else ()
+        coarse = (COARSE,) if self.table.held_seconds > BIN_SECONDS else ()
         return tuple(sorted((*self.table.flags, *coarse)))
 
     def fetch(
@@ -72,15 +72,9 @@ class TableSource:
         np.fmax.at(highest, laid.places, self.table.values[series][laid.rows])
         return highest
 
-    @property
-    def _held_seconds(self) -> float:
-        """How long a row stands; beyond a day it is a reading now and then, and holds nothing."""
-        usual = self.table.step_seconds
-        return usual if usual <= DAY_SECONDS else 0.0
-
     def _laid(self, start_seconds: int, end_seconds: int, step_seconds: int) -> _Laid:
         """Rows on the bins of a range."""
-        held, seconds = self._held_seconds, self.table.seconds
+        held, seconds = self.table.held_seconds, self.table.seconds
         if held <= step_seconds:
             low, high = np.searchsorted(seconds, (start_seconds, end_seconds))
             places = ((seconds[low:high] - start_seconds) // step_seconds).astype(np.intp)

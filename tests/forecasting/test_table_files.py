@@ -92,6 +92,7 @@ def test_a_row_holds_no_longer_than_rows_usually_do(tmp_path: Path) -> None:
     # Two readings a month apart say nothing of what lay between, and a single one is a bin's.
     far = TableSource(read_table(written(tmp_path, "time,a\n0,1\n2592000,2\n")))
     assert np.isfinite(far.fetch([A], 0, 86_400)).sum() == 1
+    assert far.table.until_seconds == 2_592_600, "a forecast begins behind the last row"
     one = TableSource(read_table(written(tmp_path, "time,a\n600,5\n")))
     np.testing.assert_array_equal(one.fetch([A], 0, int(one.table.until_seconds)), [[np.nan, 5.0]])
 
@@ -269,3 +270,28 @@ def test_a_column_that_cannot_be_read_fails_alone(tmp_path: Path) -> None:
     assert failed.error.field == f"line {len(t) + 1}.b"
     assert made.error is None
     assert 130 < made.peaks[-1] < 200
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_integers_beyond_those_of_floats_cost_no_other_column(tmp_path: Path, kind: str) -> None:
+    """An identifier beside the series ended the command with a traceback."""
+    rows = {
+        "t_s": np.arange(3) * 600,
+        "a": np.array([1.0, 2.0, 3.0]),
+        "id": np.array([2**62 + 1] * 3, dtype=kind),
+    }
+    parquet.write_table(arrow.table(rows), tmp_path / "t.parquet")
+    source = TableSource(read_table(tmp_path / "t.parquet"))
+    np.testing.assert_array_equal(source.fetch([A], 0, 1800), [[1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(source.fetch([SeriesId("id")], 0, 600), [[2.0**62]])
+
+
+def test_a_column_of_dates_is_read_as_their_text_is(tmp_path: Path) -> None:
+    days = [datetime(2026, 3, day, tzinfo=BERLIN).date() for day in range(27, 32)]
+    parquet.write_table(arrow.table({"date": days, "a": np.arange(5.0)}), tmp_path / "t.parquet")
+    text = "date,a\n" + "".join(f"{day},{i}\n" for i, day in enumerate(days))
+    as_text = read_table(written(tmp_path, text), "Europe/Berlin")
+    as_dates = read_table(tmp_path / "t.parquet", "Europe/Berlin")
+    np.testing.assert_array_equal(as_dates.seconds, as_text.seconds)
+    with pytest.raises(InputError, match="zone"):
+        read_table(tmp_path / "t.parquet")
