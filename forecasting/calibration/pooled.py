@@ -54,6 +54,11 @@ OWN_WINDOWS: Final = 4.0
 """Windows of a series, times the series of its pool, that count as much as the pool: in a pool of
 three one wild series lifted the peaks of calm ones from 154 to 500, to 260 with it."""
 
+ALONE_CHANGES: Final = 10.0
+"""Day changes by which the need of a single series may lift others; more only what two needed. The
+0.99 of fewer than a hundred series can be one series' own: four totals are corrected by 4.6 day
+changes at most (bins 0-1439), three calm series beside one that idled and burst were by 400."""
+
 MIN_WINDOWS: Final = 20.0
 """Windows of series (assumed) below which a pool corrects nothing."""
 
@@ -122,14 +127,31 @@ class PooledCalibration:
         return result
 
     def _within_own(self, series: Sequence[str], offsets: Floats) -> Floats:
-        """Less of what lifts a series above all that it ever needed, the more windows it had."""
+        """Less of what lifts a series above all that it ever needed, the more windows it had.
+
+        And little of what only one other series ever needed, from its first window on: whoever had
+        none may be like either.
+        """
         unknown = np.zeros(1 + len(self.levels))
         tops = np.array([self.tops.get(name, unknown) for name in series])
         tops = tops.reshape(len(series), len(unknown))
-        windows = tops[:, :1]
-        beyond = np.maximum(offsets - np.maximum(tops[:, 1:], 0.0), 0.0)
+        windows, needed = tops[:, :1], np.maximum(tops[:, 1:], 0.0)
+        shared = np.where(windows > 0, self._shared_need(), np.inf)
+        offsets = np.minimum(offsets, np.maximum(needed, shared))
+        beyond = np.maximum(offsets - needed, 0.0)
         share = windows / (windows + OWN_WINDOWS * max(1, len(self.tops)))
         result: Floats = offsets - share * beyond
+        return result
+
+    def _shared_need(self) -> Floats:
+        """What two series of the pool needed at some time, shape (n_levels,).
+
+        Infinite in a pool of one: nobody else could have needed it.
+        """
+        if len(self.tops) < 2:
+            return np.full(len(self.levels), np.inf)
+        needed = np.array([row[1:] for row in self.tops.values()])
+        result: Floats = np.maximum(np.partition(needed, -2, axis=0)[-2], ALONE_CHANGES)
         return result
 
     def _evidence(self) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from forecasting.calibration.finished import Finished
-from forecasting.calibration.pooled import PooledCalibration
+from forecasting.calibration.pooled import ALONE_CHANGES, PooledCalibration
 from forecasting.calibration.score_sketch import ScoreSketch
 from forecasting.calibration.stored_calibration import calibration_from_json, calibration_to_json
 from wattpack.errors import InputError
@@ -245,21 +246,42 @@ def test_a_peak_is_corrected_by_a_number_of_day_changes_and_holds() -> None:
     assert np.array_equal(again.corrected(NAMES, promised, change), corrected)
 
 
-def test_a_wild_series_lifts_calm_ones_the_less_the_longer_they_need_nothing() -> None:
-    names, change = ("wild", "calm", "still"), np.ones(3)
-    promised = np.full((3, 1, len(LEVELS)), 10.0)
+def _lifted(bursts: Sequence[float]) -> tuple[PooledCalibration, list[np.ndarray]]:
+    """Series that need so many day changes in each seventh window, and by how much they are lifted.
+
+    The first two burst; the others keep below their promise of 10.
+    """
+    names, change = [f"s{i}" for i in range(len(bursts))], np.ones(len(bursts))
+    promised = np.full((len(bursts), 1, len(LEVELS)), 10.0)
     state, lifted = PooledCalibration.of_peaks(LEVELS), []
     for window in range(60):
-        realised = np.array([[10.0 + 50.0 * (window % 7 == 0)], [9.0], [8.0]])
+        realised = np.where(
+            (np.array(bursts) > 0) & (window % 7 == 0), 10.0 + np.array(bursts), 9.0
+        )
         published = state.corrected(names, promised, change)
-        state = state.after(Finished(names, promised, published, change, realised))
+        state = state.after(Finished(names, promised, published, change, realised[:, None]))
         if state.is_in_force:
             lifted.append(state.corrected(names, promised, change)[:, 0, -1] - 10.0)
+    return state, lifted
+
+
+def test_what_two_series_need_lifts_calm_ones_the_less_the_longer_they_need_nothing() -> None:
+    state, lifted = _lifted((50.0, 50.0, 0.0, 0.0))
     first, last = lifted[0], lifted[-1]
-    assert last[0] == pytest.approx(50.0, rel=0.1)  # nothing beyond what it needed itself
-    assert np.all(last[1:] < 0.25 * last[0])
-    assert np.all(last[1:] < 0.5 * first[1:])
-    newcomer = state.corrected(("new",), promised[:1], change[:1])[0, 0, -1] - 10.0
-    assert newcomer == pytest.approx(last[0], rel=0.1)
+    assert last[:2] == pytest.approx(50.0, rel=0.1)  # nothing beyond what they needed themselves
+    assert np.all(first[2:] > ALONE_CHANGES)
+    assert np.all(last[2:] < 0.25 * last[0])
+    assert np.all(last[2:] < 0.5 * first[2:])
+    names = ("s0", "s1", "s2", "s3")
     again = calibration_from_json(json.loads(json.dumps(calibration_to_json(state))))
     assert np.array_equal(again.offsets(names), state.offsets(names))
+
+
+@pytest.mark.parametrize("burst", [50.0, 900.0])
+def test_what_one_series_needs_alone_lifts_the_others_by_a_few_day_changes(burst: float) -> None:
+    state, lifted = _lifted((burst, 0.0, 0.0))
+    assert lifted[-1][0] == pytest.approx(burst, rel=0.15)
+    assert max(row[1:].max() for row in lifted) <= ALONE_CHANGES
+    # Of a series that was never judged nobody knows which of them it is like.
+    unseen = state.corrected(("new",), np.full((1, 1, len(LEVELS)), 10.0), np.ones(1))
+    assert unseen[0, 0, -1] - 10.0 == pytest.approx(burst, rel=0.15)

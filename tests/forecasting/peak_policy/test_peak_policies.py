@@ -112,10 +112,14 @@ def test_equal_risk_takes_the_least_shift_that_keeps_the_risk(seed: int, share: 
     reserves, peaks = draw.random((3, 12)), draw.random((3, 12)) + 0.1
     scale = draw.random(3) + 0.1
     tried = []
-    for shift in sorted(((peaks - reserves) / scale[:, None]).ravel()):
-        needed = np.maximum(reserves + (shift + 1e-12) * scale[:, None], 1e-9)
-        if np.mean(peaks > needed) <= share:
-            ratios = needed.sum(axis=1) / peaks.sum(axis=1)
+    lacks = (peaks - reserves) / scale[:, None]
+    shared = np.sort(lacks.max(axis=1))[-2]
+    for shift in sorted(np.minimum(lacks, shared).ravel()):
+        needed = np.maximum(reserves + (shift + 1e-12) * scale[:, None], 0.0)
+        # What one series lacks beyond all others is no need of theirs.
+        if np.mean(np.minimum(lacks, shared) > shift + 1e-12) <= share:
+            ratios = np.maximum(needed.sum(axis=1) / peaks.sum(axis=1), 1.0)
+            ratios = np.minimum(ratios, 3.0 * np.sort(ratios)[-2])
             tried.append(np.exp(np.mean(np.log(ratios))))
     got = equal_risk_reserve(reserves, peaks, scale, share)
     assert got == pytest.approx(min(tried), rel=1e-6)
@@ -137,6 +141,22 @@ def diurnal(days: int, growth: float = 1.0) -> np.ndarray:
     values = 160.0 - 110.0 * np.cos(2 * np.pi * t / DAY) + noise
     values[:, -DAY:] *= growth
     return np.maximum(values, 0.0)
+
+
+@pytest.mark.parametrize(
+    "wild",
+    [
+        np.where(np.arange(12 * DAY) < 12 * DAY - 4, 1.0, 1000.0),
+        np.where(np.isin(np.arange(12 * DAY), (900, 1100, 1300, 1500, 1700)), 1e4, 100.0),
+    ],
+    ids=["idle, then a burst", "five spikes"],
+)
+@pytest.mark.parametrize("calm", [3, 8])
+def test_one_wild_series_does_not_choose_for_its_pool(wild: np.ndarray, calm: int) -> None:
+    values = np.concatenate([diurnal(12) for _ in range(3)])[:calm]
+    assert isinstance(choose_policy(values, HORIZON, DAY), SameHoursPolicy)
+    with_wild = np.concatenate([values, wild[None]])
+    assert isinstance(choose_policy(with_wild, HORIZON, DAY), SameHoursPolicy)
 
 
 def test_load_that_keeps_its_hours_is_promised_what_they_bring() -> None:
