@@ -403,7 +403,7 @@ def test_what_the_forecaster_learned_outlives_its_pod_on_a_claim() -> None:
         "storageClassName": "fast",
         "resources": {"requests": {"storage": "3Gi"}},
     }
-    # A pod that comes before the old one has gone would wait for the volume, on another node forever.
+    # A pod that comes before the old one has gone waits for the volume, on another node for ever.
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     # Records of promises cannot be rehearsed: as the controllers' claims they stay at an uninstall.
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
