@@ -32,12 +32,7 @@ def sums_below(
     for depth in range(len(bins)):
         for i in range(len(values)):
             total[bins[depth, i]] += values[i]
-    whole = 0.0
-    for value in values:
-        whole += value
-    for domain in above_all:
-        total[domain] = whole
-    return total[:n_domains]
+    return _with_whole(total, values, above_all)
 
 
 @compiled
@@ -51,9 +46,18 @@ def sums_below_some(
     for depth in range(len(bins)):
         for k in range(len(values)):
             total[bins[depth, members[k]]] += values[k]
+    return _with_whole(total, values, above_all)
+
+
+@compiled
+def _with_whole(total: FloatArray, values: FloatArray, above_all: IntArray) -> FloatArray:
+    """The sums of all domains, those above everybody with all values; what is below none is left.
+
+    Shape: (n_domains + 1,) -> (n_domains,).
+    """
     whole = 0.0
     for value in values:
         whole += value
     for domain in above_all:
         total[domain] = whole
-    return total[:n_domains]
+    return total[:-1]
