@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from forecasting.binomial import share_at_most
-from forecasting.calibration.promise_record import PromiseRecord
+from forecasting.calibration.promise_record import PromiseRecord, Tally
 from forecasting.forecast import (
     FALLBACKS,
     LAST_DAY,
@@ -88,20 +88,21 @@ def status_of(
         coverage_p99=record.coverage()[0],
         coverage_n=record.total.windows,
         violations=record.total.violations[0],
-        violation_bound95=share_at_most(record.total.violations[0], record.total.windows)
-        if record.total.windows
-        else None,
+        violation_bound95=_bound95(record.total),
         live_windows=record.live.windows,
         live_violations=record.live.violations[0],
-        live_violation_bound95=share_at_most(record.live.violations[0], record.live.windows)
-        if record.live.windows
-        else None,
+        live_violation_bound95=_bound95(record.live),
         reserve_ratio=_ratio(record.total.reserve_ratios()[0]),
         flags=list(answer.flags)[:MOST_FLAGS],
         conditions=conditions(target.generation, reason, message),
         **figures,
         **(_behind(answer, made) if figures else {}),
     ).to_json()
+
+
+def _bound95(tally: Tally) -> float | None:
+    """Upper 95 % bound of the share of windows above the p99; None without a window."""
+    return share_at_most(tally.violations[0], tally.windows) if tally.windows else None
 
 
 def needed_in_lead(
