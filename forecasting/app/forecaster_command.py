@@ -46,7 +46,7 @@ from wattpack.ending import end_noted
 from wattpack.errors import InputError
 from wattpack.http_port import HttpPort
 from wattpack.kube.informer import Informer
-from wattpack.kube.port import AccessReviews, JsonObject
+from wattpack.kube.port import AccessReviews, JsonObject, KubeApi
 from wattpack.logs import add_log_level, log_json
 from wattpack.metrics_port import metrics_port, reader_access
 
@@ -143,70 +143,81 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     from wattpack.kube.client import connect
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
-    shard = Shard.parse(settings.shard)
-    # A single round is awaited by somebody: it goes through its histories and fits its forests
-    # itself, since what a process beside it makes would come after the answer.
-    desk = None if once else RehearsalProcess(clock, settings.models, settings.plug_ins)
-    training = None if once else partial(ChildTraining, clock)
-    begin = Beginning(replace(_state(settings, training), desk=desk), shard=shard)
-    if settings.state_file is not None:
-        file = settings.state_file
-        begin = replace(begin, keep=partial(_kept, file, IssueFiles(file)))
-    process = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
     if once:
-        return 0 if process.tick() else 1
+        # It is awaited by somebody: it goes through its histories and fits its forests itself,
+        # since what a process beside it makes would come after the answer.
+        begin = _beginning(settings, _state(settings, None))
+        rounds = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
+        return 0 if rounds.tick() else 1
+    desk = RehearsalProcess(clock, settings.models, settings.plug_ins)
+    state = replace(_state(settings, partial(ChildTraining, clock)), desk=desk)
+    begin = _beginning(settings, state)
+    rounds = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
+    try:
+        _run(settings, clock, kube, begin, rounds)
+    finally:
+        desk.close()
+    return 0
+
+
+def _beginning(settings: ForecasterSettings, state: ForecasterState) -> Beginning:
+    """What the rounds begin with, and where they keep what they learn."""
+    begin = Beginning(state, shard=Shard.parse(settings.shard))
+    if settings.state_file is None:
+        return begin
+    return replace(begin, keep=partial(_kept, settings.state_file, IssueFiles(settings.state_file)))
+
+
+def _run(
+    settings: ForecasterSettings,
+    clock: Clock,
+    kube: KubeApi,
+    begin: Beginning,
+    rounds: ForecasterProcess,
+) -> None:
+    """Rounds in this thread until somebody ends them; what answers in between in others."""
     wake = clock.new_wake()
-    forecasts, plans, profiles = (
+    forecasts, plans, profiles = informers = tuple(
         Informer(kube, clock, kind.meta.resource)
         for kind in (DemandForecast, CapacityPlan, GPUProfile)
     )
-    informers = (forecasts, plans, profiles)
-    verdicts = VerdictThread(
-        clock, kube, lambda: filter(shard.owns, forecasts.list()), process.metrics
-    )
-    replicas = replica_threads(
-        settings, clock, lambda: filter(shard.owns, forecasts.list()),
-        Outlets(kube, begin.minutes, process.metrics),
-    )  # fmt: skip
+
+    def owned() -> Iterable[JsonObject]:
+        return filter(begin.shard.owns, forecasts.list())
+
+    verdicts = VerdictThread(clock, kube, owned, rounds.metrics)
+    outlets = Outlets(kube, begin.minutes, rounds.metrics)
     answers = PlanThread(
         clock,
         kube,
         PlanSources(
             # A plan asks for several forecasts, whoever made them; one process answers it.
-            plans.list if shard.is_first else tuple,
+            plans.list if begin.shard.is_first else tuple,
             forecasts.list,
             profiles.list,
             ServedRates(),
             lambda: all(informer.synced() for informer in informers),
         ),
-        PlanMetrics(process.metrics.registry),
+        PlanMetrics(rounds.metrics.registry),
         AnswerOptions(seconds=settings.plan_solve_seconds),
     )
 
     def failure() -> str:
         ended = any(informer.failure is not None for informer in informers)
-        return process.failure() or answers.failure() or ("an informer has ended" if ended else "")
+        return rounds.failure() or answers.failure() or ("an informer has ended" if ended else "")
 
-    http = _metrics_port(settings, process, kube, failure, clock)
+    port = _metrics_port(settings, rounds, kube, failure, clock)
+    replicas = replica_threads(settings, clock, owned, outlets)
+    # Started in this order and stopped in the other one: readers before what they read from.
+    parts = (*informers, verdicts, answers, *replicas, *((port,) if port else ()))
     with end_noted(clock) as end:
         end.call(wake.set)
-        if http is not None:
-            http.start()
-        for part in (*informers, verdicts, answers):
+        for part in parts:
             part.start()
-        for thread in replicas:
-            thread.start()
-        process.run(end.told, wake)
-        if http is not None:
-            http.stop()
-        for thread in replicas:
-            thread.stop()
-        for part in (answers, verdicts, *informers):
+        rounds.run(end.told, wake)
+        for part in reversed(parts):
             part.stop()
-        process.state.close()
-        if desk is not None:
-            desk.close()
-    return 0
+        rounds.state.close()
 
 
 def replica_threads(
