@@ -1,14 +1,15 @@
 """Runs of the reference models over a set: refitted once a day of data, kept by what they rest on.
 
 A reference has parameters from the end of a day of data and sees the ten days before each origin;
-it never sees a bin behind it. Models whose library is not installed are absent, not an error.
+it never sees a bin behind it. Models whose library is not installed, or cannot be loaded, are
+absent, not an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -85,9 +86,17 @@ POINTS: Final = {
 
 
 def is_present(name: str) -> bool:
-    """Whether the libraries of a reference are installed."""
+    """Whether the libraries of a reference are installed and can be loaded."""
     kind = {**QUANTILES, **POINTS}[name]
-    return all(find_spec(library) is not None for library in kind.libraries)
+    return all(map(_loads, kind.libraries))
+
+
+def _loads(library: str) -> bool:
+    try:
+        import_module(library)
+    except Exception:  # OSError where the system lacks what its binary is linked to
+        return False
+    return True
 
 
 def reference_quantiles(
@@ -130,7 +139,7 @@ def _run(
 ) -> Floats:
     """The answers at every origin, a file a fit."""
     if not is_present(name):
-        raise InputError(name, f"{', '.join(kind.libraries)} to be installed")
+        raise InputError(name, f"{', '.join(kind.libraries)} that can be loaded")
     parts = []
     for cut, origins in _fits(given, kind).items():
         libraries = ("numpy", "scipy", *kind.libraries)

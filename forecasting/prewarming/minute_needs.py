@@ -8,6 +8,7 @@ Forests of one horizon and objective learn from all services that ask for them.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.clean_history import LARGEST
+from forecasting.lightgbm_library import ForestsError
 from forecasting.prewarming.demand_features import REACH, usual_rate
 from forecasting.prewarming.needed_quantiles import (
     ROUNDS,
@@ -41,6 +43,8 @@ KNOWN_SHARE: Final = 0.9
 
 LATE_STEPS: Final = 3
 """Newest minutes that may be missing, as a scrape that comes late."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class MinuteNeeds:
         self._read, self._rounds = read, rounds
         self._fitted: dict[tuple[int, float], _Fitted] = {}
         self._tried: dict[tuple[int, float], float] = {}
+        self._problem = ""
 
     def quantiles(
         self, questions: Sequence[MinuteQuestion], now_seconds: float
@@ -136,10 +141,19 @@ class MinuteNeeds:
             before = {} if fitted is None else fitted.usual
             steps, wait = group
             values = list(known.values())
-            model = fit_needed_quantiles(values, steps, STEP_SECONDS, wait, self._rounds)
+            try:
+                model = fit_needed_quantiles(values, steps, STEP_SECONDS, wait, self._rounds)
+            except ForestsError as error:
+                self._tell(str(error))
+                return fitted
             usual = {name: usual_rate(row) for name, row in known.items()}
             self._fitted[group] = _Fitted(model, {**before, **usual})
         return self._fitted.get(group)
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("replicas are decided without forests of minutes: %s", problem)
+        self._problem = problem
 
 
 def history(row: Floats) -> Floats | None:

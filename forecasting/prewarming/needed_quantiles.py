@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from forecasting.lightgbm_library import lightgbm_at_work
 from forecasting.prewarming.demand_features import (
     FLOOR_SHARE,
     REACH,
@@ -96,11 +97,9 @@ def fit_needed_quantiles(
 
     Raises:
         InputError: no service with more than a day of steps.
+        ForestsError: LightGBM cannot be loaded, or refuses the steps.
     """
     usual = tuple(usual_rate(rates) for rates in services)
-    # Imported where it is fitted: it takes a second, and who only reads a forecast needs it not.
-    import lightgbm
-
     rows, wanted = [], []
     for rates, ordinary in zip(services, usual, strict=True):
         features, level = demand_features(rates, ordinary)
@@ -114,8 +113,9 @@ def fit_needed_quantiles(
         raise InputError("services", f"one with more than {WARM_UP + steps} steps", len(services))
     every = max(1, -(-sum(map(len, wanted)) // MOST_ROWS))
     learned, targets = np.concatenate(rows)[::every], np.concatenate(wanted)[::every]
-    data = lightgbm.Dataset(learned, targets, free_raw_data=False)
-    forests = tuple(
-        lightgbm.train({**PARAMETERS, "alpha": level}, data, rounds) for level in LEVELS
-    )
+    with lightgbm_at_work() as lightgbm:
+        data = lightgbm.Dataset(learned, targets, free_raw_data=False)
+        forests = tuple(
+            lightgbm.train({**PARAMETERS, "alpha": level}, data, rounds) for level in LEVELS
+        )
     return NeededQuantiles(forests, LEVELS, usual)

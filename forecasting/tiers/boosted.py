@@ -6,10 +6,12 @@ process (``Training``); until the next forests are there the last ones answer.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final, Protocol
 
 import numpy as np
 
+from forecasting.lightgbm_library import ForestsError, lightgbm_problem
 from forecasting.series_source import Floats
 from forecasting.tiers.boosted_features import (
     ROWS,
@@ -24,7 +26,6 @@ from forecasting.tiers.boosted_fit import (
     Forests,
     ask,
     fit_forests,
-    lightgbm_problem,
     load,
 )
 from forecasting.tiers.level_grid import at_levels
@@ -54,6 +55,8 @@ hour are large factors in a busy one."""
 RETRY_SECONDS: Final = 3600
 """Time of data after which a fit that failed is tried again."""
 
+log = logging.getLogger(__name__)
+
 
 class Training(Protocol):
     """Where forests are fitted."""
@@ -77,16 +80,24 @@ class Training(Protocol):
 
 
 class InlineTraining:
-    """Fits at once, in the caller's time: backtests and tests."""
+    """Fits at once, in the caller's time: backtests and tests.
 
-    problem = ""
+    Attributes:
+        problem: Why the last fit failed; empty if it did not.
+    """
 
     def __init__(self) -> None:
+        self.problem = ""
         self._made: Forests | None = None
 
     def submit(self, sample: Sample, until_seconds: int) -> bool:
-        """Fit."""
-        self._made = fit_forests(sample, until_seconds)
+        """Fit; one that fails is told once, and no forests come of it."""
+        try:
+            self._made, self.problem = fit_forests(sample, until_seconds), ""
+        except ForestsError as error:
+            if str(error) != self.problem:
+                log.warning("a fit of forests failed: %s", error)
+            self._made, self.problem = None, str(error)
         return True
 
     def take(self) -> Forests | None:

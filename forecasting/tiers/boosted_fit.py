@@ -1,4 +1,4 @@
-"""Fitting and asking boosted trees, the only module that knows LightGBM.
+"""Fitting and asking boosted trees with LightGBM.
 
 Source: Ke et al., LightGBM, NeurIPS 2017; objective: quantile loss, one forest a level.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 
+from forecasting.lightgbm_library import lightgbm_at_work
 from forecasting.series_source import Floats
 from forecasting.tiers.boosted_features import Sample
 
@@ -65,39 +65,45 @@ def tree_size(n_series: int) -> dict[str, int]:
     }
 
 
-def lightgbm_problem() -> str:
-    """Why there can be no forests; empty if there can."""
-    return "" if find_spec("lightgbm") else "LightGBM is not installed"
-
-
 def fit_forests(sample: Sample, until_seconds: int) -> Forests:
-    """Forests of all levels; about 15 s of one core for a full sample."""
-    import lightgbm
+    """Forests of all levels; about 15 s of one core for a full sample.
 
-    data = lightgbm.Dataset(
-        sample.features,
-        sample.changes,
-        weight=sample.weights,
-        params={"max_bin": SETTINGS["max_bin"], "verbose": -1},
-        free_raw_data=False,
-    )
+    Raises:
+        ForestsError: the library cannot be loaded, or refuses the sample.
+    """
     settings = {**SETTINGS, **tree_size(sample.n_series)}
     texts = []
-    for level in FITTED_LEVELS:
-        forest = lightgbm.train({**settings, "alpha": level}, data, TREES)
-        texts.append(forest.model_to_string())
+    with lightgbm_at_work() as lightgbm:
+        data = lightgbm.Dataset(
+            sample.features,
+            sample.changes,
+            weight=sample.weights,
+            params={"max_bin": SETTINGS["max_bin"], "verbose": -1},
+            free_raw_data=False,
+        )
+        for level in FITTED_LEVELS:
+            forest = lightgbm.train({**settings, "alpha": level}, data, TREES)
+            texts.append(forest.model_to_string())
     return Forests(tuple(texts), until_seconds)
 
 
 def load(forests: Forests) -> list[Any]:
-    """Forests that can be asked."""
-    import lightgbm
+    """Forests that can be asked.
 
-    return [lightgbm.Booster(model_str=text) for text in forests.texts]
+    Raises:
+        ForestsError: the library cannot be loaded, or the texts are none of its.
+    """
+    with lightgbm_at_work() as lightgbm:
+        return [lightgbm.Booster(model_str=text) for text in forests.texts]
 
 
 def ask(loaded: list[Any], features: np.ndarray) -> Floats:
-    """Changes at the fitted levels, sorted, shape (n_points, n_fitted)."""
-    answers = [forest.predict(features, num_threads=1) for forest in loaded]
+    """Changes at the fitted levels, sorted, shape (n_points, n_fitted).
+
+    Raises:
+        ForestsError: the library cannot compute with the features.
+    """
+    with lightgbm_at_work():
+        answers = [forest.predict(features, num_threads=1) for forest in loaded]
     result: Floats = np.sort(np.stack(answers, axis=-1), axis=-1)
     return result

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from forecasting.forecaster import Forecaster
+from forecasting.lightgbm_library import lightgbm_problem
 from forecasting.tiers.boosted import REFIT_SECONDS, Boosted, Training
-from forecasting.tiers.boosted_fit import lightgbm_problem
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.naive import LastValue
 from forecasting.tiers.plug_in import load_plug_ins

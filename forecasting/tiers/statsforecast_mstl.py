@@ -7,8 +7,6 @@ therefore for a few series; every answer fits anew.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 
 from forecasting.series_source import Floats
@@ -49,7 +47,11 @@ def make() -> MstlAutoEts:
 
     Raises:
         ModuleNotFoundError: statsforecast is not installed.
+        Exception: whatever else keeps it from being loaded.
     """
-    if find_spec("statsforecast") is None:
-        raise ModuleNotFoundError("statsforecast is not installed (extra wattpack[statsforecast])")
+    try:
+        import statsforecast.models  # noqa: F401  known here, not at every answer
+    except ModuleNotFoundError as error:
+        why = f"{error} (extra wattpack[statsforecast])"
+        raise ModuleNotFoundError(why, name=error.name) from error
     return MstlAutoEts()

@@ -187,8 +187,16 @@ def test_a_kept_file_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
         kept_arrays(tmp_path / "taken", "x", "0", make)
 
 
-def test_a_missing_library_makes_a_reference_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+@pytest.mark.parametrize("error", [ModuleNotFoundError("no statsmodels"), OSError("no libgomp")])
+def test_a_missing_library_makes_a_reference_absent(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was found and could not be loaded ended the benchmark."""
+
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(runs, "import_module", fail)
     assert not runs.is_present("ets")
     assert runs.is_present("seasonal_naive")
     with pytest.raises(InputError, match="statsmodels"):

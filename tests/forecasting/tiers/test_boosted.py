@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_the_last_forests_serve_until_the_next_are_there() -> None:
 def test_without_the_library_there_is_no_answer_and_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(boosted_fit, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
     tier = Boosted(training=InlineTraining())
     assert "LightGBM" in tier.problem
     tier.update(history(demand(3, 5 * DAY)))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from forecasting.forecaster import Forecaster, Provenance
+from forecasting.lightgbm_library import lightgbm_problem
 from forecasting.series_source import Floats, History
-from forecasting.tiers import boosted_fit, roster
+from forecasting.tiers import roster
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.naive import SeasonalNaive
 from forecasting.tiers.plug_in import GROUP, PlugIn, load_plug_ins
@@ -138,7 +139,7 @@ def test_the_roster_has_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> No
     less = make_roster(36, plug_ins=("nobody",))
     assert len(less.tiers) == 3
     assert set(less.absent) == {"boosted", "nobody"}
-    assert boosted_fit.lightgbm_problem() == ""
+    assert lightgbm_problem() == ""
 
 
 def test_what_an_installation_lacks_is_logged(caplog: pytest.LogCaptureFixture) -> None:
