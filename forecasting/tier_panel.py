@@ -20,7 +20,7 @@ from forecasting.forecaster import Forecaster, Provenance
 from forecasting.open_issues import WEIGHED_LEVELS
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.tiers.last_day import LastDayMaximum
-from forecasting.tiers.tier import Tier
+from forecasting.tiers.roster import close_tiers
 from wattpack.errors import WattpackError
 
 FRESH_SHARE: Final = 0.5
@@ -28,6 +28,9 @@ FRESH_SHARE: Final = 0.5
 
 NAMED_WEIGHT: Final = 0.05
 """Tiers with less weight are not named in ``method``."""
+
+LONGEST_METHOD: Final = 64
+"""Letters that a status has room for."""
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +80,7 @@ class TierPanel:
 
     def close(self) -> None:
         """End what tiers work at beside the rounds."""
-        for tier in self._tiers:
-            if isinstance(tier, Tier):
-                tier.close()
+        close_tiers(self._tiers)
 
     def combined(
         self,
@@ -144,8 +145,15 @@ class TierPanel:
                 methods.append(LAST_DAY)
             else:
                 heavy = [j for j in np.argsort(-row, kind="stable") if row[j] >= NAMED_WEIGHT]
-                methods.append("+".join(names[j] for j in heavy))
+                methods.append(_method([names[j] for j in heavy]))
         return steps, methods
+
+
+def _method(heavy: Sequence[str]) -> str:
+    """The heaviest models by name, as many as there is room for."""
+    while len(heavy) > 1 and len("+".join(heavy)) > LONGEST_METHOD:
+        heavy = heavy[:-1]
+    return "+".join(heavy)
 
 
 def _shares(weighed: Floats, answers: Floats) -> Floats:

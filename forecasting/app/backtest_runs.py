@@ -95,11 +95,12 @@ def _origins(plan: BacktestPlan, runs: Runs) -> Iterator[list[Window]]:
     try:
         done = len(lines)
         for after, windows in rolling(plan, source, state, done):
-            done += 1
+            state, done = after, done + 1
             if kept is not None:
-                kept.keep(done, after, windows)
+                kept.keep(done, state, windows)
             yield windows
     finally:
+        state.close()
         source.close()
 
 

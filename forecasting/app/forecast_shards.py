@@ -172,7 +172,8 @@ def run_shard(job: ShardJob) -> list[SeriesAnswer]:
 
 
 def _answered(job: ShardJob, source: SeriesSource) -> list[SeriesAnswer]:
-    _, answers = step(fresh_state(job.models), job.now_seconds, source, job.targets)
+    state, answers = step(fresh_state(job.models), job.now_seconds, source, job.targets)
+    state.close()
     return [_told(answer, job.now_seconds, source) for answer in answers]
 
 

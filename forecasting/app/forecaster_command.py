@@ -148,7 +148,10 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
         # since what a process beside it makes would come after the answer.
         begin = _beginning(settings, _state(settings, None))
         rounds = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
-        return 0 if rounds.tick() else 1
+        try:
+            return 0 if rounds.tick() else 1
+        finally:
+            rounds.state.close()
     desk = RehearsalProcess(clock, settings.models, settings.plug_ins)
     state = replace(_state(settings, partial(ChildTraining, clock)), desk=desk)
     begin = _beginning(settings, state)

@@ -16,6 +16,7 @@ from forecasting.engine_memory import EngineMemory
 from forecasting.engine_rehearsal import gone_through
 from forecasting.round.each_alone import INCALCULABLE, culprits
 from forecasting.round.rehearsal_desk import RehearsalOrder
+from forecasting.tiers.roster import close_tiers
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet, all_tiers
 
 
@@ -39,7 +40,10 @@ def learned_of(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
 
 def _learned(order: RehearsalOrder, tiers: TierSet) -> EngineMemory:
     made = tiers.rehearsing(order.shape.horizon)
-    return gone_through(order.shape, made, order.history, order.pools, order.base, order.beside)
+    try:
+        return gone_through(order.shape, made, order.history, order.pools, order.base, order.beside)
+    finally:
+        close_tiers(made)
 
 
 def _rows(order: RehearsalOrder, kept: Sequence[int]) -> RehearsalOrder:

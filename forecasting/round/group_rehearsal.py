@@ -14,6 +14,7 @@ from forecasting.round.rehearsal_desk import RehearsalOrder
 from forecasting.round.round_group import RoundGroup
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import History
+from forecasting.tiers.roster import close_tiers
 
 MAX_REHEARSED: Final = 500
 """New series rehearsed in one round; a rehearsal costs about 24 forecasts each."""
@@ -41,7 +42,10 @@ def rehearse_new(state: ForecasterState, engine: Engine, group: RoundGroup) -> F
         # The desk is free, so nothing can be begun: promises that are kept are their record.
         return replace(state, rehearsed=state.rehearsed | set(past.series))
     tiers = state.tiers.rehearsing(shape.horizon)
-    engine.memory = rehearsed(shape, tiers, past, group.pools, engine.memory, new.beside)
+    try:
+        engine.memory = rehearsed(shape, tiers, past, group.pools, engine.memory, new.beside)
+    finally:
+        close_tiers(tiers)
     return replace(state, rehearsed=state.rehearsed | set(past.series))
 
 

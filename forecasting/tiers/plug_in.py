@@ -8,18 +8,29 @@ own process with its rights; what it raises or answers costs only itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any, Final
 
 import numpy as np
 
-from forecasting.forecast import checked_levels
+from forecasting.forecast import LAST_DAY, LIMIT, checked_levels
 from forecasting.forecaster import Forecaster, Provenance
 from forecasting.series_source import Floats, History
 from wattpack.errors import InputError
+from wattpack.printable import printable
 
 GROUP: Final = "wattpack.forecasters"
+
+TAKEN: Final = frozenset({
+    "boosted", "ridge", "smoothing", "last-value", LAST_DAY, LIMIT,
+})  # fmt: skip
+"""Names of what is here already: a stranger of that name would be taken for it."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MODEL_LETTERS: Final = 128
+"""What a status has room for."""
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +46,13 @@ class PlugIn:
         inner: The foreign one.
 
     Attributes:
-        problem: What was wrong with its newest answer; empty if nothing was.
+        problem: What was wrong with its newest answer; empty if nothing was. Told in the log when
+            it is another one than was told last.
     """
 
     def __init__(self, name: str, inner: Forecaster) -> None:
         self.problem = ""
+        self._told = ""
         self._name = name
         self._inner = inner
         self._n_series = 0
@@ -49,14 +62,8 @@ class PlugIn:
     @property
     def provenance(self) -> Provenance:
         """Its name and version; times never later than the newest bin."""
-        told = self._tried(lambda: self._inner.provenance)
-        if not isinstance(told, Provenance):
-            return Provenance(self._name, self._until_seconds, 0)
-        return Provenance(
-            model=f"{self._name}/{told.model}",
-            data_until_seconds=min(told.data_until_seconds, self._until_seconds),
-            fitted_until_seconds=min(told.fitted_until_seconds, self._until_seconds),
-        )
+        told = self._tried(lambda: self._bounded(self._inner.provenance))
+        return told or Provenance(self._name, self._until_seconds, 0)
 
     def update(self, batch: History) -> None:
         """Hand over a copy of the batch; see ``Forecaster.update``."""
@@ -87,6 +94,20 @@ class PlugIn:
         _positive("window", window)
         return self._answer(lambda: self._inner.peak_quantile(window, level), (self._n_series,))
 
+    def close(self) -> None:
+        """End what it works at beside the calls, if it says how: ``close()``."""
+        if hasattr(self._inner, "close"):
+            self._tried(self._inner.close)
+
+    def _bounded(self, told: Provenance) -> Provenance:
+        """What it says of itself, in figures and words that a status can hold."""
+        until = min(max(0, int(told.data_until_seconds)), self._until_seconds)
+        return Provenance(
+            model=f"{self._name}/{printable(str(told.model))}"[:_MODEL_LETTERS],
+            data_until_seconds=until,
+            fitted_until_seconds=min(max(0, int(told.fitted_until_seconds)), until),
+        )
+
     def _answer(self, ask: Callable[[], Floats], shape: tuple[int, ...]) -> Floats:
         """What it answers, where it is sound; NaN elsewhere."""
         nothing = np.full(shape, np.nan)
@@ -115,14 +136,16 @@ class PlugIn:
         """What the call returns; None and a problem if it raises anything at all."""
         try:
             return call()
-        except Exception as error:
-            self._tell(f"{type(error).__name__}: {error}"[:200])
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # it ends by sys.exit, or panics in Rust
+            self._tell(_words(error))
             return None
 
     def _tell(self, problem: str) -> None:
-        if problem != self.problem:
+        if problem != self._told:
             log.warning("plug-in %s: %s", self._name, problem)
-        self.problem = problem
+        self.problem = self._told = problem
 
 
 def load_plug_ins(
@@ -138,14 +161,34 @@ def load_plug_ins(
     points = {point.name: point for point in found}
     loaded, absent = [], {}
     for name in dict.fromkeys(names):
-        if name not in points:
-            absent[name] = f"no installed package offers it (entry points of {GROUP})"
+        if problem := _name_problem(name, points):
+            absent[name] = problem
             continue
         try:
             loaded.append(PlugIn(name, points[name].load()()))
-        except Exception as error:
-            absent[name] = f"{type(error).__name__}: {error}"[:200]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            absent[name] = _words(error)
     return loaded, absent
+
+
+def _name_problem(name: str, offered: Container[str]) -> str:
+    """Why no plug-in of this name is looked for; empty if one is."""
+    if name not in offered:
+        return f"no installed package offers it (entry points of {GROUP})"
+    if name in TAKEN or not _NAME.fullmatch(name):
+        return "its name is no other model's, and has at most 64 letters, digits, dots and dashes"
+    return ""
+
+
+def _words(error: BaseException) -> str:
+    """What was raised, in one short line; a stranger's error may fail at that, too."""
+    kind = type(error).__name__
+    try:
+        return printable(f"{kind}: {error}"[:200])
+    except Exception:
+        return kind
 
 
 def _positive(name: str, value: int) -> int:

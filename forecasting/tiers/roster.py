@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from forecasting.forecaster import Forecaster
@@ -10,9 +10,10 @@ from forecasting.lightgbm_library import lightgbm_problem
 from forecasting.tiers.boosted import REFIT_SECONDS, Boosted, Training
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.naive import LastValue
-from forecasting.tiers.plug_in import load_plug_ins
+from forecasting.tiers.plug_in import PlugIn, load_plug_ins
 from forecasting.tiers.records import Records
 from forecasting.tiers.smoothing import Smoothing
+from forecasting.tiers.tier import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +54,10 @@ def make_roster(
         tiers.insert(0, Boosted(records, horizon, near, refit_seconds, far))
     foreign, missing = load_plug_ins(plug_ins)
     return Roster((*tiers, *foreign), {**absent, **missing})
+
+
+def close_tiers(tiers: Iterable[Forecaster]) -> None:
+    """End what they work at beside their calls."""
+    for tier in tiers:
+        if isinstance(tier, Tier | PlugIn):
+            tier.close()

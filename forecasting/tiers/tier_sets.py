@@ -11,7 +11,7 @@ from forecasting.forecaster import Forecaster
 from forecasting.tiers.boosted import Training
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.records import Records
-from forecasting.tiers.roster import make_roster
+from forecasting.tiers.roster import close_tiers, make_roster
 
 REHEARSED_REFIT_SECONDS: Final = 86400
 """Data between two fits of a rehearsal: it goes through days in seconds, and fits as it goes."""
@@ -52,7 +52,9 @@ def all_tiers(
         training: Makes the place where live forests are fitted; None fits them in ``update``.
         plug_ins: Names of entry points.
     """
-    for name, why in make_roster(1, plug_ins=plug_ins).absent.items():
+    tried = make_roster(1, plug_ins=plug_ins)
+    close_tiers(tried.tiers)
+    for name, why in tried.absent.items():
         log.warning("forecasts are made without %s: %s", name, why)
 
     def live(horizon: int) -> Sequence[Forecaster]:

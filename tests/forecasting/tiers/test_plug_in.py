@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forecasting.engine_question import Shape
+from forecasting.forecast import LAST_DAY, LIMIT
 from forecasting.forecaster import Forecaster, Provenance
 from forecasting.lightgbm_library import lightgbm_problem
 from forecasting.series_source import Floats, History
+from forecasting.tier_panel import TierPanel
 from forecasting.tiers import roster
 from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.naive import SeasonalNaive
-from forecasting.tiers.plug_in import GROUP, PlugIn, load_plug_ins
+from forecasting.tiers.plug_in import GROUP, TAKEN, PlugIn, load_plug_ins
 from forecasting.tiers.roster import make_roster
 from forecasting.tiers.tier_sets import all_tiers
 from tests.forecasting.tiers.test_tiers import DAY, LEVELS, demand, history
@@ -107,6 +110,80 @@ def test_one_that_fails_in_update_is_silent_until_it_does_not() -> None:
         plug_in.quantiles(0, LEVELS)
 
 
+class Panic(BaseException):
+    """As errors of extensions in Rust are: no ``Exception``."""
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), Panic("at line 7"), Mute()])
+def test_whatever_it_raises_costs_only_itself(
+    raised: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``sys.exit`` in a stranger's method ended the forecaster."""
+
+    class Rude(Stranger):
+        def update(self, batch: History) -> None:
+            raise raised
+
+    plug_in = PlugIn("rude", Rude())
+    for bins in (4 * DAY, 5 * DAY):
+        plug_in.update(history(demand(2, bins)))
+        assert np.isnan(plug_in.quantiles(12, LEVELS)).all()
+    assert type(raised).__name__ in plug_in.problem
+    assert caplog.text.count("plug-in rude") == 1
+
+
+def test_who_ends_the_process_is_not_held_up() -> None:
+    class Interrupted(Stranger):
+        def update(self, batch: History) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        PlugIn("long", Interrupted()).update(history(demand(2, 5 * DAY)))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, Provenance("x", "soon", None), Provenance(7, 2**70, -(2**70)), "ridge/2"],  # type: ignore[arg-type]
+)
+def test_what_it_says_of_itself_is_looked_at(told: Any) -> None:
+    """A time that was none ended the round: only answers were looked at."""
+
+    class Odd(Stranger):
+        @property
+        def provenance(self) -> Provenance:
+            found: Provenance = told
+            return found
+
+    plug_in, made = asked(Odd())
+    said = plug_in.provenance
+    assert said.model.split("/")[0] == "foreign"
+    until = history(demand(4, 5 * DAY)).until_seconds
+    assert 0 <= said.fitted_until_seconds <= said.data_until_seconds <= until
+    assert np.isfinite(made).all()
+
+
+def test_what_it_works_at_beside_the_calls_is_ended() -> None:
+    """A plug-in's processes outlived the forecaster."""
+
+    class Busy(Stranger):
+        ended = 0
+
+        def close(self) -> None:
+            self.ended += 1
+            raise OSError("gone already")
+
+    inner = Busy()
+    panel = TierPanel(Shape(600, 12, (0.5, 0.99)), (PlugIn("busy", inner), Stranger()))
+    panel.close()
+    assert inner.ended == 1
+    PlugIn("plain", Stranger()).close()
+
+
 def points(**values: str) -> list[EntryPoint]:
     return [EntryPoint(name, value, GROUP) for name, value in values.items()]
 
@@ -122,6 +199,19 @@ def test_only_named_entry_points_run_and_the_absent_have_a_reason() -> None:
     assert "nowhere" in absent["broken"]
     assert GROUP in absent["other"]
     assert load_plug_ins([]) == ([], {})
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "a/b", "a b", "limit", "ridge"])
+def test_a_name_that_no_status_can_tell_is_refused(name: str) -> None:
+    """A name of 65 letters ended every round, one of a fall-back was taken for it."""
+    offered = [EntryPoint(name, "tests.forecasting.tiers.test_plug_in:Stranger", GROUP)]
+    assert not load_plug_ins([name], offered)[0]
+    assert "name" in load_plug_ins([name], offered)[1][name]
+
+
+def test_names_of_models_are_taken() -> None:
+    own = {tier.provenance.model.split("/")[0] for tier in make_roster(36).tiers}
+    assert own | {LAST_DAY, LIMIT} == TAKEN
 
 
 def test_the_roster_has_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
