@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from forecasting.app.backtest_report import write_report
 from forecasting.app.backtest_runs import Runs, run_backtest
+from forecasting.app.domain_choice import add_domain_flags, chosen_domains, unknown_here
 from forecasting.app.forecast_shards import Division, add_division_flags
 from forecasting.app.history_choice import (
     FILE_FLAGS,
@@ -28,10 +30,12 @@ from forecasting.app.history_choice import (
     open_file_history,
 )
 from forecasting.app.model_choice import add_models_flag
-from forecasting.app.unknown_series import unknown_series
+from forecasting.app.unknown_series import require_known_events, unknown_series
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
 from forecasting.backtest.window import Window
+from forecasting.events import events_from_csv
+from forecasting.series_source import SeriesId, SeriesSource
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.units import require_number
@@ -53,6 +57,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="end of the history: Unix seconds, or 2026-11-20 or 2026-11-20T18:00, in --time-zone "
         "or UTC (now; the end of a table)",
     )  # fmt: skip
+    parser.add_argument(
+        "--events", type=Path, metavar="FILE",
+        help="what was planned, as wattpack forecast takes it, and known before each window",
+    )  # fmt: skip
+    add_domain_flags(parser)
     add_division_flags(parser)
     add_models_flag(parser, "all")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="keep what is done, or go on")
@@ -77,15 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             for error in unknown_series(source, series).values():
                 raise error
             end_seconds = end_seconds_of(source, SystemClock()) if until is None else until
-            plan = _plan(args, series, end_seconds)
+            plan = _plan(args, source, series, end_seconds)
             division = Division.of(len(series), args.shards, args.processes, args.scheduler)
-            windows = _run(plan, Runs(settings, args.models, division, args.resume))
+            runs = Runs(settings, args.models, division, args.resume)
+            windows = _run(plan, runs)
             verdict, why = write_report(args.out, plan, windows, source)
         finally:
             source.close()
     except WattpackError as error:
         print(f"wattpack backtest: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    if domains := unknown_here(plan.domains):
+        print(domains)
     print("\n".join(told(verdict, args.out, why)))
     return 0
 
@@ -97,10 +109,19 @@ def _require_folder(folder: Path) -> None:
         raise InputError("--out", "a folder that is there or can be made", str(folder))
 
 
-def _plan(args: argparse.Namespace, series: Sequence[str], end_seconds: float) -> BacktestPlan:
+def _plan(
+    args: argparse.Namespace,
+    source: SeriesSource,
+    series: Sequence[SeriesId],
+    end_seconds: float,
+) -> BacktestPlan:
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
-    return plan_of(series, end_seconds, Asked(args.days, args.every, args.horizon), args.ceiling)
+    asked = Asked(args.days, args.every, args.horizon)
+    plan = plan_of(series, end_seconds, asked, args.ceiling)
+    events = () if args.events is None else events_from_csv(args.events)
+    require_known_events(source, events)
+    return replace(plan, domains=chosen_domains(args, source, series), events=events)
 
 
 def _run(plan: BacktestPlan, runs: Runs) -> list[Window]:

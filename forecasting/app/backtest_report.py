@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from forecasting.app.domain_choice import unknown_here
 from forecasting.backtest.backtest_verdicts import Verdict, grouped, is_missed, verdict_of
 from forecasting.backtest.plan import BacktestPlan
 from forecasting.backtest.window import FAN_LEVELS, Window
@@ -68,7 +70,7 @@ def write_report(
     why = _draw(folder, plan, by_series, verdict, source)
     figures: dict[str, object] = {
         "format": FORMAT,
-        "plan": asdict(plan),
+        "plan": _told(asdict(plan)),
         "verdict": asdict(verdict),
     }
     figures["windows"] = [_short(window) for window in windows]
@@ -77,6 +79,15 @@ def write_report(
     write_output(folder / "report.md", as_markdown(parts))
     write_output(folder / "index.html", as_html(parts))
     return verdict, why
+
+
+def _told(plan: object) -> object:
+    """In what JSON has: a bound that an event does not have is null."""
+    if isinstance(plan, dict):
+        return {name: _told(value) for name, value in plan.items()}
+    if isinstance(plan, list | tuple):
+        return [_told(value) for value in plan]
+    return None if isinstance(plan, float) and math.isnan(plan) else plan
 
 
 def _short(window: Window) -> dict[str, object]:
@@ -148,6 +159,7 @@ def page(plan: BacktestPlan, verdict: Verdict, without_pictures: bool) -> list[P
         else ""
     )
     share = verdict.missed / verdict.windows if verdict.windows else 0.0
+    domains = f" Judged {words}." if (words := unknown_here(plan.domains)) else ""
     summary = (
         f"{len(plan.series)} series, {len(plan.origins)} origins from {began} to {ended} every "
         f"{plan.every_seconds / 3600:g} h, windows of {hours:g} h; each with what was known then, "
@@ -155,6 +167,7 @@ def page(plan: BacktestPlan, verdict: Verdict, without_pictures: bool) -> list[P
         f"windows was above the promised p99: {share:.2%}, and with 95 % confidence between "
         f"{verdict.missed_low:.2%} and {verdict.missed_high:.2%} if windows are independent."
         f"{overlap} {verdict.unanswered} windows had no promise, or too few observations."
+        f"{domains}"
     )
     parts = [Part("Backtest of forecasts", summary), _reserves(verdict), _losses(verdict)]
     pictures = [] if without_pictures else [Part(w, picture=f) for f, w in PICTURES.items()]

@@ -1,7 +1,8 @@
 """``wattpack forecast SERIES…``: what a history's series will need, as a table, JSON or picture.
 
 It needs no cluster: it makes one forecast of each series from the history, as the forecaster
-process would make its first, and ends.
+process would make its first without what only a cluster tells (boards, pods, loads, ratings, the
+power tree), and ends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from rich.console import Console
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
+from forecasting.app.domain_choice import add_domain_flags, chosen_domains, unknown_here
 from forecasting.app.forecast_shards import (
     Division,
     SeriesAnswer,
@@ -45,6 +47,7 @@ from forecasting.app.history_choice import (
 )
 from forecasting.app.model_choice import add_models_flag
 from forecasting.app.unknown_series import require_known_events, unknown_series
+from forecasting.domain_series import as_domains
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource, window_steps
@@ -105,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--token-p99", metavar="SERIES",
         help="with --tokens: tokens that one request in 100 exceeds",
     )  # fmt: skip
+    add_domain_flags(parser)
     add_models_flag(parser, "ridge")
     add_division_flags(parser)
     parser.add_argument("--json", action="store_true", help="print the statuses as JSON")
@@ -128,23 +132,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = None if args.at is None else moment_seconds(args.at, "--at", history.time_zone)
         source = open_file_history(history)
         try:
-            series = chosen_series(source, args.series, args.all)
             now = end_seconds_of(source, SystemClock()) if at is None else at
-            division = Division.of(len(series), args.shards, args.processes, args.scheduler)
-            job = ShardJob(history, args.models, tuple(targets_of(args, series)), now)
-            unknown = _unknown(args, source, job)
-            for error in unknown.values():
-                print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
-            if len(unknown) == len(series):
-                return 2
-            known = tuple(t for t in job.targets if t.series not in unknown)
-            answers = answers_of(replace(job, targets=known), division, source)
-            return max(_shown(args, source, answers, now), 2 if unknown else 0)
+            return _forecast(args, history, source, now)
         finally:
             source.close()
     except WattpackError as error:
         print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+
+
+def _forecast(
+    args: argparse.Namespace, history: FileHistorySettings, source: SeriesSource, now: float
+) -> int:
+    """Forecast what was asked for, and show it; the exit status."""
+    series = chosen_series(source, args.series, args.all)
+    division = Division.of(len(series), args.shards, args.processes, args.scheduler)
+    draws = chosen_domains(args, source, series)
+    targets = tuple(as_domains(targets_of(args, series), draws))
+    job = ShardJob(history, args.models, targets, now)
+    unknown = _unknown(args, source, job)
+    for error in unknown.values():
+        print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
+    if len(unknown) == len(series):
+        return 2
+    known = tuple(t for t in job.targets if t.series not in unknown)
+    answers = answers_of(replace(job, targets=known), division, source)
+    status = max(_shown(args, source, answers, now), 2 if unknown else 0)
+    told = {name: draw for name, draw in draws.items() if name not in unknown}
+    if not args.json and (words := unknown_here(told)):
+        print(words)
+    return status
 
 
 def _unknown(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from forecasting.backtest.window import LEVELS
+from forecasting.domain_series import DomainDraw, as_domains
+from forecasting.events.planned_event import PlannedEvent
 from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, SeriesId, window_steps
 from forecasting.targets import Target
 from wattpack.errors import InputError
@@ -27,6 +29,8 @@ class BacktestPlan:
         horizon: Steps of a window.
         step_seconds: Width of a step.
         ceiling: What no series can exceed.
+        domains: The series that are draws of PowerDomains.
+        events: What was planned, as if it had been known at every origin.
     """
 
     series: tuple[SeriesId, ...]
@@ -36,6 +40,8 @@ class BacktestPlan:
     horizon: int
     step_seconds: int = BIN_SECONDS
     ceiling: float | None = None
+    domains: Mapping[SeriesId, DomainDraw] = field(default_factory=dict)
+    events: tuple[PlannedEvent, ...] = ()
 
     @property
     def origins(self) -> range:
@@ -44,10 +50,8 @@ class BacktestPlan:
 
     def of(self, series: Sequence[SeriesId]) -> BacktestPlan:
         """The same of some of the series."""
-        return BacktestPlan(
-            tuple(series), self.first_seconds, self.last_seconds, self.every_seconds,
-            self.horizon, self.step_seconds, self.ceiling,
-        )  # fmt: skip
+        domains = {name: self.domains[name] for name in series if name in self.domains}
+        return replace(self, series=tuple(series), domains=domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +96,13 @@ def plan_of(
 
 
 def targets_of(plan: BacktestPlan) -> list[Target]:
-    """One a series, all in one pool, as objects of one namespace and kind are."""
-    return [
+    """One a series, in one pool for domains and one for all others, as in one namespace."""
+    targets = [
         Target(
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
             horizon=plan.horizon, step_seconds=plan.step_seconds, asked_levels=LEVELS,
-            ceiling=plan.ceiling, generation=0,
+            ceiling=plan.ceiling, generation=0, events=plan.events,
         )
         for i, name in enumerate(plan.series)
     ]  # fmt: skip
+    return as_domains(targets, plan.domains)
