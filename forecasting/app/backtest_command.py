@@ -29,7 +29,7 @@ from forecasting.app.history_choice import (
     moment_seconds,
     open_file_history,
 )
-from forecasting.app.model_choice import add_models_flag
+from forecasting.app.model_choice import add_models_flag, require_plug_ins
 from forecasting.app.unknown_series import require_known_events, unknown_series
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
@@ -87,8 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise error
             end_seconds = end_seconds_of(source, SystemClock()) if until is None else until
             plan = _plan(args, source, series, end_seconds)
+            require_plug_ins(args.plug_ins)
             division = Division.of(len(series), args.shards, args.processes, args.scheduler)
-            runs = Runs(settings, args.models, division, args.resume)
+            plug_ins = tuple(dict.fromkeys(args.plug_ins))
+            runs = Runs(settings, args.models, division, plug_ins, args.resume)
             windows = _run(plan, runs)
             verdict, why = write_report(args.out, plan, windows, source)
         finally:

@@ -37,12 +37,14 @@ class Runs:
         history: Where the history is; each process opens it.
         models: That forecast.
         division: Into how many pools the series are dealt, and where they run.
+        plug_ins: Entry points that forecast, too.
         kept: Folder of what is finished, or None; on a cluster one that its workers have, too.
     """
 
     history: FileHistorySettings
     models: Models = "all"
     division: Division = field(default_factory=Division)
+    plug_ins: tuple[str, ...] = ()
     kept: Path | None = None
 
 
@@ -55,7 +57,8 @@ def run_backtest(plan: BacktestPlan, runs: Runs, progress: Progress) -> list[Win
         progress: Told how many origins of how many are done, over all pools.
 
     Raises:
-        WattpackError: when the history cannot be read, or a kept pool is not one.
+        WattpackError: when the history cannot be read, a kept pool is not one, or a plug-in is
+            not there.
     """
     parts = [plan.of(part) for part in dealt(plan.series, runs.division.shards)]
     total, windows = len(parts) * len(plan.origins), list[Window]()
@@ -88,7 +91,7 @@ def _whole(runs: Runs, plan: BacktestPlan) -> list[Window]:
 def _origins(plan: BacktestPlan, runs: Runs) -> Iterator[list[Window]]:
     """The windows of each origin: those that are kept, then those that are gone through now."""
     kept = None if runs.kept is None else KeptPool(runs.kept / f"pool-{_name(plan, runs)}")
-    state = fresh_state(runs.models)
+    state = fresh_state(runs.models, runs.plug_ins)
     lines, state = ([], state) if kept is None else kept.read(state)
     yield from lines
     source = open_file_history(runs.history)
@@ -106,5 +109,6 @@ def _origins(plan: BacktestPlan, runs: Runs) -> Iterator[list[Window]]:
 
 def _name(plan: BacktestPlan, runs: Runs) -> str:
     """Of what is asked: another question has another file."""
-    asked = [FORMAT, asdict(plan), runs.models, runs.history.model_dump(mode="json")]
+    history = runs.history.model_dump(mode="json")
+    asked = [FORMAT, asdict(plan), runs.models, runs.plug_ins, history]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -45,7 +45,7 @@ from forecasting.app.history_choice import (
     moment_seconds,
     open_file_history,
 )
-from forecasting.app.model_choice import add_models_flag
+from forecasting.app.model_choice import add_models_flag, require_plug_ins
 from forecasting.app.unknown_series import require_known_events, unknown_series
 from forecasting.domain_series import as_domains
 from forecasting.events import events_from_csv
@@ -146,10 +146,11 @@ def _forecast(
 ) -> int:
     """Forecast what was asked for, and show it; the exit status."""
     series = chosen_series(source, args.series, args.all)
+    require_plug_ins(args.plug_ins)
     division = Division.of(len(series), args.shards, args.processes, args.scheduler)
     draws = chosen_domains(args, source, series)
     targets = tuple(as_domains(targets_of(args, series), draws))
-    job = ShardJob(history, args.models, targets, now)
+    job = ShardJob(history, args.models, targets, now, tuple(dict.fromkeys(args.plug_ins)))
     unknown = _unknown(args, source, job)
     for error in unknown.values():
         print(printable(f"wattpack forecast: {error}"), file=sys.stderr)

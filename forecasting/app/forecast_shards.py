@@ -7,7 +7,7 @@ of one process that was asked for its series alone.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
@@ -60,12 +60,14 @@ class ShardJob:
         models: That forecast.
         targets: One a series.
         now_seconds: Unix time.
+        plug_ins: Entry points that forecast, too.
     """
 
     history: FileHistorySettings
     models: Models
     targets: tuple[Target, ...]
     now_seconds: float
+    plug_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,13 @@ def answers_of(job: ShardJob, division: Division, source: SeriesSource) -> list[
 
     Raises:
         WattpackError: if not one series could be read, or the cluster is away.
+        InputError: a plug-in that is not there.
     """
     if division.is_here:
         return _answered(job, source)
     by_series = {target.series: target for target in job.targets}
     jobs = [
-        ShardJob(job.history, job.models, tuple(by_series[name] for name in hand), job.now_seconds)
+        replace(job, targets=tuple(by_series[name] for name in hand))
         for hand in split(list(by_series), division.shards)
     ]
     found: dict[str, SeriesAnswer] = {}
@@ -172,7 +175,8 @@ def run_shard(job: ShardJob) -> list[SeriesAnswer]:
 
 
 def _answered(job: ShardJob, source: SeriesSource) -> list[SeriesAnswer]:
-    state, answers = step(fresh_state(job.models), job.now_seconds, source, job.targets)
+    fresh = fresh_state(job.models, job.plug_ins)
+    state, answers = step(fresh, job.now_seconds, source, job.targets)
     state.close()
     return [_told(answer, job.now_seconds, source) for answer in answers]
 

@@ -29,6 +29,7 @@ from forecasting.app.history_choice import (
 )
 from forecasting.app.issue_files import IssueFiles
 from forecasting.app.memory_file import read_state, write_state
+from forecasting.app.model_choice import tier_set
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.app.rehearsal_process import RehearsalProcess
@@ -39,7 +40,6 @@ from forecasting.series_source import SeriesSource
 from forecasting.shards import Shard
 from forecasting.side_training.child_training import ChildTraining
 from forecasting.tiers.boosted import Training
-from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted
@@ -247,9 +247,7 @@ def _state(
         settings: Of the process.
         training: As ``all_tiers`` takes it.
     """
-    empty = ForecasterState(
-        RIDGE_ALONE if settings.models == "ridge" else all_tiers(training, settings.plug_ins)
-    )
+    empty = ForecasterState(tier_set(settings.models, settings.plug_ins, training))
     if settings.state_file is None:
         return empty
     try:

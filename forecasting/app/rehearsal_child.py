@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from forecasting.app.model_choice import tier_set
 from forecasting.app.rehearsal_process import read_order, write_learned
 from forecasting.engine_memory import EngineMemory
 from forecasting.engine_rehearsal import gone_through
 from forecasting.round.each_alone import INCALCULABLE, culprits
 from forecasting.round.rehearsal_desk import RehearsalOrder
 from forecasting.tiers.roster import close_tiers
-from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet, all_tiers
+from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
 
 
 def main(folder: Path) -> None:
     """Go through one history."""
     order, told = read_order(folder)
-    tiers = RIDGE_ALONE if told["models"] == "ridge" else all_tiers(plug_ins=told["plugIns"])
+    tiers = tier_set(told["models"], told["plugIns"])
     write_learned(folder, order.shape, learned_of(order, tiers))
 
 
