@@ -22,7 +22,10 @@ from wattpack.errors import InputError
 
 __all__ = ["KEPT_APART", "USAGE", "Case", "Figures", "absent", "cases", "targets_of"]
 
-USAGE: Final = "--data FILE (wide CSV: times, then a column a series), --confirmation"
+USAGE: Final = (
+    "--data FILE (wide CSV: times ten minutes apart or closer, then a column a series), "
+    "--confirmation"
+)
 KEPT_APART: Final = ("--confirmation",)
 """Whose result is scored once: it has a file of its own, which no plain run writes over."""
 
@@ -96,6 +99,8 @@ def cases(options: Options, name: str) -> list[Case]:
         raise InputError("--confirmation", "a full run of the shipped sets", "--data or --quick")
     if given.data is not None:
         own = from_file(given.data)
+        if own.left_out:
+            options.progress(f"left out for their gaps: {', '.join(own.left_out)}")
         return [Case(own.sample(1, EVERY_ORIGIN) if options.quick else own, options)]
     sets = [clients(), totals()]
     if options.quick:

@@ -3,11 +3,12 @@
 82 clients and 4 totals, six hours ahead, twenty origins each after ten days (``forecast_sets``).
 Losses are shares of seasonal naive's; ETS(A,N,A), AutoReg, LightGBM alone and MSTL+AutoETS are
 fitted in the same run on the same windows. ``--resume DIR`` keeps every run by what it rests on.
-``--data FILE`` judges a file of the user's by the same rule. ``--confirmation`` scores the second
-half of Helios in its place, which nobody tuned on and which is to be scored once: with ``--record``
-it is kept as ``forecast_accuracy_confirmation.json``, and with one ``--resume`` folder the other
-benchmarks of forecasts read the same run. ``--quick`` has the ridge as its only model and the cheap
-references: it tests the harness, it judges nothing.
+``--data FILE`` judges a file of the user's by the same rule; what its gaps leave nothing to judge
+of is left out and named. ``--confirmation`` scores the second half of Helios in its place, which
+nobody tuned on and which is to be scored once: with ``--record`` it is kept as
+``forecast_accuracy_confirmation.json``, and with one ``--resume`` folder the other benchmarks of
+forecasts read the same run. ``--quick`` has the ridge as its only model and the cheap references:
+it tests the harness, it judges nothing.
 """
 
 from __future__ import annotations

@@ -7,14 +7,8 @@ Whoever tunes sees ``tuning(...)`` alone: bins 0 to 1439, which no judged window
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
-import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -22,7 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from wattpack.errors import InputError, read_from
+from benchmarks._wide_csv import Wide, read_wide, ten_minute_bins, without_gaps
+from wattpack.errors import InputError
 
 __all__ = [
     "BIN_SECONDS",
@@ -55,6 +50,9 @@ ORIGINS: Final = 20
 CLIENTS: Final = {"m-large": 49, "m-small": 20, "helios": 13}
 """Series of each source that the rule of ``_kept`` leaves."""
 
+LONGEST_GAP: Final = 6
+"""Bins of ten minutes, an hour."""
+
 MOST_BINS: Final = 100_000
 _LATER_FROM: Final = 2016
 
@@ -69,6 +67,7 @@ class ForecastSet:
         values: Means of bins, finite, at least 0, shape (n_series, n_bins).
         origins: First bin of each judged window, ascending; an origin sees the bins before it.
         start_seconds: Start of the first bin, Unix time; midnight, as nearly as is known.
+        left_out: Series of a file that gaps leave nothing to judge of.
     """
 
     name: str
@@ -76,6 +75,7 @@ class ForecastSet:
     values: Floats
     origins: tuple[int, ...]
     start_seconds: int = 0
+    left_out: tuple[str, ...] = ()
 
     def training(self, origin: int) -> Floats:
         """The ten days before an origin, or what there is of them, shape (n_series, n)."""
@@ -181,25 +181,45 @@ def tuning(given: ForecastSet, first: int = 4 * DAY, stride: int = STRIDE) -> Fo
 def from_file(path: Path) -> ForecastSet:
     """The same rule on any wide CSV: seconds, or times with offset, then one column a series.
 
-    Every window that fits is judged, not twenty only.
+    Every window that fits is judged, not twenty only. Rows that are closer than ten minutes are
+    averaged. Gaps of up to an hour are filled by a straight line, as the product does; a column
+    with a longer one is left out: what nobody saw judges nobody.
 
     Raises:
-        InputError: for a file that cannot be read, bins other than ten minutes or too few of them,
-            cells that are no finite number of at least 0, or no active series.
+        InputError: for a file that cannot be read, rows further apart than ten minutes, out of
+            order or too few, cells that are no finite number of at least 0, or no active series.
     """
-    columns, times, values = _wide(path)
-    gaps = set(np.diff(times).tolist())
-    if gaps != {float(BIN_SECONDS)}:
-        raise InputError("--data", f"a row every {BIN_SECONDS} s", sorted(gaps)[:3], str(path))
-    if not TRAINING + HORIZON <= len(times) <= MOST_BINS:
-        wanted = f"{TRAINING + HORIZON} to {MOST_BINS} rows"
-        raise InputError("--data", wanted, len(times), str(path))
-    kept = _kept(values)
+    table = ten_minute_bins(read_wide(path), BIN_SECONDS)
+    n_bins = table.values.shape[1]
+    if not TRAINING + HORIZON <= n_bins <= MOST_BINS:
+        wanted = f"{TRAINING + HORIZON} to {MOST_BINS} rows of ten minutes"
+        raise InputError("--data", wanted, n_bins, str(path))
+    filled, left_out = _without_gaps(table)
+    kept = _kept(np.array(list(filled.values())))
     if not kept.any():
-        raise InputError("--data", "a column with work in half of its first ten days", columns[:3])
-    names = tuple(name for name, keep in zip(columns, kept, strict=True) if keep)
-    origins = _rolling(values.shape[1], None)
-    return ForecastSet("data", names, values[kept], origins, int(times[0]))
+        wanted = "a column with work in half of its first ten days"
+        raise InputError("--data", wanted, table.columns[:3], str(path))
+    active = {name: row for (name, row), keep in zip(filled.items(), kept, strict=True) if keep}
+    return ForecastSet(
+        "data", tuple(active), np.array(list(active.values())), _rolling(n_bins, None),
+        int(table.times[0]), left_out,
+    )  # fmt: skip
+
+
+def _without_gaps(table: Wide) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    """Columns whose gaps could be filled, and the names of the others.
+
+    Raises:
+        InputError: no column is without longer gaps.
+    """
+    filled = dict(zip(table.columns, without_gaps(table.values, LONGEST_GAP), strict=True))
+    whole = {name: row for name, row in filled.items() if np.isfinite(row).all()}
+    if not whole:
+        name, row = next(iter(filled.items()))
+        begins = int(table.times[np.argmax(np.isnan(row))])
+        expected = f"a column without gaps of more than {LONGEST_GAP} bins of ten minutes"
+        raise InputError("--data", expected, f"{name} from {begins} s on", table.source)
+    return whole, tuple(name for name in filled if name not in whole)
 
 
 def _kept(values: Floats) -> npt.NDArray[np.bool_]:
@@ -219,52 +239,7 @@ _FILES: Final = {
 @cache
 def _shipped(name: str) -> tuple[tuple[str, ...], Floats]:
     """Columns and values of a file of ours, shape (n_series, n_bins)."""
-    columns, _, values = _wide(DATA / name)
-    return columns, values
-
-
-def _wide(path: Path) -> tuple[tuple[str, ...], Floats, Floats]:
-    """Names, times and values (n_series, n_bins) of a wide CSV, plain or gzipped."""
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError("--data", "a CSV file, plain or gzipped", str(error), str(path)) from error
-    width = len(rows[0]) if rows else 0
-    if width < 2 or len(set(rows[0])) != width:
-        raise InputError("--data", "a header of unlike names, the time's first", rows[:1])
-    cells = np.empty((len(rows) - 1, width))
-    for i, row in enumerate(rows[1:]):
-        if len(row) != width:
-            raise InputError("--data", f"{width} cells in row {i + 2}", len(row), str(path))
-        with read_from(str(path)):
-            cells[i, 0] = _seconds(row[0], i + 2)
-            names = rows[0][1:]
-            cells[i, 1:] = [_number(c, i + 2, name) for c, name in zip(row[1:], names, strict=True)]
-    return tuple(rows[0][1:]), cells[:, 0], cells[:, 1:].T.copy()
-
-
-def _seconds(cell: str, line: int) -> float:
-    """Unix seconds, as such or as a time with its offset."""
-    with suppress(ValueError):
-        float(cell)
-        return _number(cell, line, "time")
-    try:
-        moment = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        expected = f"Unix seconds in row {line}, or a time like 2026-11-23T18:00:00Z"
-        raise InputError("--data", expected, cell) from None
-    if moment.tzinfo is None:
-        raise InputError("--data", f"a time with its offset in row {line}, such as …Z", cell)
-    return moment.timestamp()
-
-
-def _number(cell: str, line: int, column: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError("--data", f"a number of at least 0 in row {line}, {column:.40}", cell)
-    return value
+    table = read_wide(DATA / name)
+    if np.isnan(table.values).any():
+        raise InputError(name, "a number in every cell")
+    return table.columns, table.values

@@ -14,6 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from benchmarks import forecast_scores as metrics
 from benchmarks import forecast_sets as sets
+from benchmarks._forecast_cases import cases
+from benchmarks.runner import Options
 from wattpack.errors import InputError
 
 LEVELS = (*metrics.DECILES, 0.99)
@@ -90,19 +92,95 @@ def test_times_with_their_offset_are_the_same_as_seconds(tmp_path: Path) -> None
     assert np.array_equal(times.values, seconds_file.values)
 
 
-@pytest.mark.parametrize("cell", ["", "NaN", "1e400", "-1", "x", "-inf"])
+@pytest.mark.parametrize("cell", ["1e400", "-1", "x", "-inf", "-"])
 def test_a_cell_that_is_no_demand_is_refused_by_name(tmp_path: Path, cell: str) -> None:
     with pytest.raises(InputError, match=r"row 701, busy"):
         sets.from_file(_wide_file(tmp_path, cell=cell))
+
+
+@pytest.mark.parametrize("cell", ["", " ", "NaN"])
+def test_an_empty_cell_is_a_gap_on_the_line_between_its_neighbours(
+    tmp_path: Path, cell: str
+) -> None:
+    """One of them refused the file."""
+    whole, gap = (
+        sets.from_file(_wide_file(tmp_path)),
+        sets.from_file(_wide_file(tmp_path, cell=cell)),
+    )
+    expected = whole.values.copy()
+    expected[0, 699] = (expected[0, 698] + expected[0, 700]) / 2
+    assert np.array_equal(gap.values, expected)
+    assert gap.left_out == ()
+
+
+def _without(file: Path, first: int, last: int) -> None:
+    """Rows that nobody wrote down."""
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:first] + lines[last:]), encoding="utf-8")
+
+
+def test_rows_that_are_missing_are_a_gap_up_to_an_hour(tmp_path: Path) -> None:
+    file = _wide_file(tmp_path)
+    _without(file, 700, 706)
+    found = sets.from_file(file)
+    assert found.values.shape == (1, 1480)
+    assert np.allclose(np.diff(found.values[0, 698:706], 2), 0)
+    _without(file, 700, 701)
+    with pytest.raises(InputError, match="busy from 419400 s on"):
+        sets.from_file(file)
+
+
+def test_a_column_that_gaps_leave_nothing_to_judge_of_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "two.csv"
+    rows = [f"{600 * i},{1 + i % 7},{'' if 50 <= i < 60 else 1 + i % 5}" for i in range(1480)]
+    file.write_text("\n".join(["t_s,whole,holes", *rows, ""]), encoding="utf-8")
+    found = sets.from_file(file)
+    assert (found.series, found.left_out) == (("whole",), ("holes",))
+    said: list[str] = []
+    options = Options(arguments=("--data", str(file)), progress=said.append)
+    (case,) = cases(options, "forecast_accuracy")
+    assert case.given.series == ("whole",)
+    assert said == ["left out for their gaps: holes"]
+
+
+def test_closer_rows_are_averaged_by_the_grid_of_ten_minutes(tmp_path: Path) -> None:
+    file, rng = tmp_path / "minutes.csv", np.random.default_rng(0)
+    values = rng.gamma(2, 3, 14800).round(6)
+    lines = [f"{60 * i + 7200 + i % 3},{v}" for i, v in enumerate(values.tolist())]
+    file.write_text("\n".join(["t_s,busy", *lines, ""]), encoding="utf-8")
+    found = sets.from_file(file)
+    assert found.start_seconds == 7200
+    assert np.allclose(found.values[0], values.reshape(-1, 10).mean(axis=1))
+
+
+def test_times_may_be_off_by_some_seconds(tmp_path: Path) -> None:
+    even, file = sets.from_file(_wide_file(tmp_path)), _wide_file(tmp_path)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    shifted = [
+        f"{float(line.split(',')[0]) + 600 + (-1) ** i * 20},{line.split(',', 1)[1]}"
+        for i, line in enumerate(lines[1:])
+    ]
+    file.write_text("\n".join([lines[0], *shifted, ""]), encoding="utf-8")
+    found = sets.from_file(file)
+    assert found.start_seconds == even.start_seconds + 600
+    assert np.array_equal(found.values, even.values)
 
 
 def test_files_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
     short = _wide_file(tmp_path, rows=1475)
     with pytest.raises(InputError, match="1476 to"):
         sets.from_file(short)
-    short.write_text("t_s,a\n0,1\n60,2\n", encoding="utf-8")
-    with pytest.raises(InputError, match="every 600 s"):
-        sets.from_file(short)
+    for times, words in (
+        ((0, 600, 1500, 2400), "at most 600 s apart, row 4"),
+        ((0, 600, 600, 1200), "later time in row 4"),
+        ((0, 600, 1200, 300), "later time in row 5"),
+        ((0, 600, 1200, 10**9), "a row in most bins"),
+    ):
+        rows = "".join(f"{time},1\n" for time in times)
+        short.write_text(f"t_s,a\n{rows}", encoding="utf-8")
+        with pytest.raises(InputError, match=words) as told:
+            sets.from_file(short)
+        assert str(short) in str(told.value)
     for time in ("2026-11-01 00:00", "1.11.2026"):
         short.write_text(f"time,a\n{time},1\n", encoding="utf-8")
         with pytest.raises(InputError, match="in row 2") as refused:
