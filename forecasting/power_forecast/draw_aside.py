@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from forecasting.power_forecast.held_bins import HELD_SHARE, demand_of
+from forecasting.power_forecast.held_bins import demand_of, held_bins
 from forecasting.power_forecast.load_power import LoadFit, load_fit, residual_watts
 from forecasting.power_forecast.present_work import WorkChange, history_of_present
 from forecasting.series_source import Floats, History, SeriesId
@@ -31,7 +32,8 @@ class DrawAside:
     Attributes:
         load_watts: What the capacity model makes of each service's load, AC watts,
             (n_services, n_bins); NaN for gaps.
-        held_share: Share of each bin in which caps held work back, (n_bins,); None for none told.
+        held_share: Share of each bin in which caps held work back, NaN for unknown, (n_bins,);
+            None for none told.
         placed_watts: Drawn by pods that were placed since the data's end, less those that went.
     """
 
@@ -44,11 +46,11 @@ class DrawAside:
         held = None if self.held_share is None else self.held_share[:cut]
         return replace(self, load_watts=self.load_watts[:, :cut], held_share=held, placed_watts=0.0)
 
-    def free_draw(self, draw_watts: Floats) -> Floats:
-        """The draw where no cap held, NaN elsewhere, (n_bins,)."""
+    def free_draw(self, draw_watts: Floats, step_seconds: int) -> Floats:
+        """The draw where no cap held, as far as anybody knows, NaN elsewhere, (n_bins,)."""
         if self.held_share is None:
             return draw_watts
-        return np.where(self.held_share >= HELD_SHARE, np.nan, draw_watts)
+        return np.where(held_bins(self.held_share, step_seconds), np.nan, draw_watts)
 
     def fit(self, draw_watts: Floats, step_seconds: int) -> LoadFit:
         """How well the load told the free draw of recent bins."""
@@ -56,7 +58,7 @@ class DrawAside:
             return LoadFit(1.0, 0.0)
         recent = slice(-max(1, FIT_SECONDS // step_seconds), None)
         told = self.load_watts.sum(axis=0)[recent]
-        return load_fit(self.free_draw(draw_watts)[recent], told)
+        return load_fit(self.free_draw(draw_watts, step_seconds)[recent], told)
 
     def demand(self, draw_watts: Floats, step_seconds: int, day_bins: int) -> Floats:
         """What the domain wanted to draw, (n_bins,)."""
@@ -64,8 +66,8 @@ class DrawAside:
             return draw_watts
         open_watts = self.open_watts(draw_watts, step_seconds)
         told = None if open_watts is None else open_watts[None, :]
-        draw, held = draw_watts[None, :], self.held_share[None, :]
-        return np.asarray(demand_of(draw, held, told, day_bins)[0])
+        held = self.doubtful(self.held_share, open_watts, step_seconds)
+        return np.asarray(demand_of(draw_watts[None, :], held[None, :], told, day_bins)[0])
 
     def open_watts(self, draw_watts: Floats, step_seconds: int) -> Floats | None:
         """What the load would draw without caps, (n_bins,); None where it tells too little."""
@@ -73,9 +75,29 @@ class DrawAside:
         if not fit.is_trusted(was_trusted=True):
             return None
         told = self.load_watts.sum(axis=0)
-        rest = residual_watts(self.free_draw(draw_watts), told, fit)
+        rest = residual_watts(self.free_draw(draw_watts, step_seconds), told, fit)
         result: Floats = fit.factor * told + np.nanmedian(rest)
         return result
+
+    @staticmethod
+    def doubtful(
+        held_share: Floats, open_watts: Floats | None, step_seconds: int
+    ) -> NDArray[np.bool_]:
+        """Bins whose draw may be less than what was wanted, (n_bins,).
+
+        Besides held ones those of which nobody told whether caps held, as far as the load tells
+        what was wanted: too low a demand costs work, too high a one reserve. Without a load their
+        draw stands: at least so much was wanted, and as gaps they would tell nothing.
+
+        Args:
+            held_share: NaN for unknown, (n_bins,).
+            open_watts: What the load would draw without caps, (n_bins,); None without one.
+            step_seconds: Width of a bin.
+        """
+        held = held_bins(held_share, step_seconds)
+        if open_watts is None:
+            return held
+        return held | (np.isnan(held_share) & np.isfinite(open_watts))
 
 
 def demand_history(history: History, asides: Mapping[SeriesId, DrawAside], day_bins: int) -> Floats:
@@ -108,10 +130,14 @@ def wanted_values(history: History, asides: Mapping[SeriesId, DrawAside]) -> Flo
     """
     values = None
     for row, aside in rows_of(history.series, asides):
-        if aside.held_share is None or not (held := aside.held_share >= HELD_SHARE).any():
+        if aside.held_share is None:
+            continue
+        draw = np.asarray(history.values[row], dtype=np.float64)
+        open_watts = aside.open_watts(draw, history.step_seconds)
+        held = aside.doubtful(aside.held_share, open_watts, history.step_seconds)
+        if not held.any():
             continue
         values = np.array(history.values, dtype=np.float64) if values is None else values
-        open_watts = aside.open_watts(values[row], history.step_seconds)
         if open_watts is None:
             open_watts = np.full(len(held), np.nan)
         values[row, held] = np.maximum(open_watts, values[row])[held]

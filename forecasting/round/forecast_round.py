@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from forecasting.round.group_answers import answers_of
 from forecasting.round.patience import Patience
 from forecasting.round.rehearsal_desk import taken_over
-from forecasting.round.round_asides import ASIDE_AWAY, AsideReader, asides_of
+from forecasting.round.round_asides import AsideReader, asides_of
 from forecasting.round.round_group import RoundGroup
 from forecasting.round.round_reading import read_histories
 from forecasting.round.round_state import ForecasterState, Group
@@ -58,20 +58,20 @@ def step(
     for members, (usable, history, failed) in zip(groups.values(), read, strict=True):
         answers += failed
         if usable:
-            asides, away = asides_of(reader, usable, history)
+            asides, missing = asides_of(reader, usable, history)
             pools = {member.identity: member.pool for member in members}
             state, made = answers_of(state, RoundGroup(usable, history, pools, asides))
-            answers += [_with_flags_of(source, answer, away) for answer in made]
+            answers += [_with_flags_of(source, answer, missing) for answer in made]
     order = {target.key: i for i, target in enumerate(targets)}
     answers.sort(key=lambda answer: order[answer.target.key])
     return state, answers
 
 
 def _with_flags_of(
-    source: SeriesSource, answer: TargetForecast, away: Set[SeriesId]
+    source: SeriesSource, answer: TargetForecast, missing: Mapping[SeriesId, str]
 ) -> TargetForecast:
     """The answer with what its source was short of."""
     flags = tuple(source_flags(source, answer.target.series))
-    if answer.target.identity in away:
-        flags = (*flags, ASIDE_AWAY)
+    if (flag := missing.get(answer.target.identity)) is not None:
+        flags = (*flags, flag)
     return replace(answer, source_flags=flags)

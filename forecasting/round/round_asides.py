@@ -11,14 +11,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from forecasting.clean_history import MAX_GAP_SHARE
 from forecasting.power_forecast.draw_aside import DrawAside
-from forecasting.series_source import Floats, History, SeriesId, SeriesSource
+from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesId, SeriesSource
 from forecasting.targets import Target
 from wattpack.errors import WattpackError
 
 ASIDE_AWAY: Final = "aside-away"
-"""Flag of a domain whose load or held bins could not be read: its draw is taken as it is."""
+"""Flag of a domain of whose load, pods that serve it, or held bins nothing is known of the last
+day: a name that nothing bears, a series that ended, a history that does not answer."""
+
+ASIDE_GAPS: Final = "aside-gaps"
+"""Flag of a domain with something beside its draw that is missing for over 5 % of the draw."""
 
 MOST_FAILURES: Final = 5
 """In a round: a history that does not answer must not be asked for every domain."""
@@ -40,58 +46,95 @@ class AsideReader:
     source: SeriesSource
     failures: int = field(default=0, init=False)
 
-    def read(self, member: Target, history: History) -> tuple[DrawAside | None, bool]:
-        """What goes with a domain's draw, and whether something of it was not to be had.
+    def read(
+        self, member: Target, history: History, row: int
+    ) -> tuple[DrawAside | None, str | None]:
+        """What goes with a domain's draw, and the flag of what is missing of it.
 
         Args:
             member: Who is asked for; nothing goes with what is no domain.
             history: Over whose bins.
+            row: Of the draw there.
         """
-        lines = [one for one in member.load if one.line is not None]
         new = [one.watts for one in member.changes if one.at_seconds > history.until_seconds]
-        if not (lines or member.held_series or new):
-            return None, False
-        loads = [self._row(one.series, history) for one in lines]
+        if not (member.load or member.held_series or new):
+            return None, None
+        loads = [self._row(one.series, history) for one in member.load]
         held = None if member.held_series is None else self._row(member.held_series, history)
-        away = any(row is None for row in loads)
-        away |= member.held_series is not None and held is None
-        told = [
-            one.line.watts(np.maximum(row, 0.0))
-            for one, row in zip(lines, loads, strict=True)
-            if one.line is not None and row is not None
-        ]
-        # A part of the load would leave the rest to the residual, which is learned as if it stayed.
-        whole = np.array(told) if len(told) == len(member.load) and told else None
-        if whole is None:
-            whole = np.empty((0, history.values.shape[1]))
-        if held is not None:
-            held = np.clip(np.nan_to_num(held, nan=0.0), 0.0, 1.0)
-        return DrawAside(whole, held, float(sum(new))), away
+        day = slice(-max(1, DAY_SECONDS // history.step_seconds), None)
+        unserved = any(
+            one.line is None and bool((load[day] > 0).any())
+            for one, load in zip(member.load, loads, strict=True)
+        )
+        drawn = np.isfinite(np.asarray(history.values[row], dtype=np.float64))
+        beside = [*_of_those_served(member, loads), *([] if held is None else [held])]
+        flag = ASIDE_AWAY if unserved else _missing(beside, drawn, day)
+        aside = DrawAside(_load_watts(member, loads), _share(held), float(sum(new)))
+        return aside, flag
 
-    def _row(self, series: SeriesId, history: History) -> Floats | None:
-        """A series over the bins; None where it cannot be read."""
-        if self.failures >= MOST_FAILURES:
-            return None
+    def _row(self, series: SeriesId, history: History) -> Floats:
+        """A series over the bins, NaN where it cannot be read, (n_bins,)."""
         until, step = history.until_seconds, history.step_seconds
-        start = until - history.values.shape[1] * step
+        nothing = np.full(history.values.shape[1], np.nan)
+        if self.failures >= MOST_FAILURES:
+            return nothing
+        start = until - len(nothing) * step
         try:
             row = self.source.fetch([series], start, until, step)[0]
         except WattpackError as error:
             self.failures += 1
             log.warning("%s could not be read: %s", series[:200], error)
-            return None
-        return np.asarray(row, dtype=np.float64)
+            return nothing
+        return np.where(np.isfinite(row), row, np.nan)
+
+
+def _of_those_served(member: Target, loads: Sequence[Floats]) -> list[Floats]:
+    """Loads of services that have boards: who has none has perhaps no load to be read either."""
+    return [row for one, row in zip(member.load, loads, strict=True) if one.line is not None]
+
+
+def _load_watts(member: Target, loads: Sequence[Floats]) -> Floats:
+    """Watts of each load, none if one of them is unknown, (n_services, n_bins).
+
+    A part of the load would leave the rest to the residual, which is learned as if it stayed.
+    """
+    told = [
+        one.line.watts(np.maximum(row, 0.0))
+        for one, row in zip(member.load, loads, strict=True)
+        if one.line is not None and np.isfinite(row).any()
+    ]
+    return np.array(told) if told and len(told) == len(member.load) else np.empty((0, 0))
+
+
+def _share(held: Floats | None) -> Floats | None:
+    """The held share of each bin, NaN for unknown; None where it is known of no bin."""
+    return None if held is None or np.isnan(held).all() else np.clip(held, 0.0, 1.0)
+
+
+def _missing(beside: Sequence[Floats], drawn: NDArray[np.bool_], day: slice) -> str | None:
+    """The flag of what stands beside a draw; None where enough of it is known.
+
+    Args:
+        beside: Series, (n_bins,) each; NaN for unknown.
+        drawn: Bins in which a draw is known, (n_bins,).
+        day: The bins of the last day.
+    """
+    unknown = [np.isnan(row) for row in beside]
+    if any(bool(one[day].all()) for one in unknown):
+        return ASIDE_AWAY
+    most = MAX_GAP_SHARE * drawn.sum()
+    return ASIDE_GAPS if any((one & drawn).sum() > most for one in unknown) else None
 
 
 def asides_of(
     reader: AsideReader, members: Sequence[Target], history: History
-) -> tuple[dict[SeriesId, DrawAside], set[SeriesId]]:
-    """By name of the history's series, and whose were not to be had; one member a row."""
-    asides, away = {}, set()
-    for name, member in zip(history.series, members, strict=True):
-        aside, failed = reader.read(member, history)
+) -> tuple[dict[SeriesId, DrawAside], dict[SeriesId, str]]:
+    """By name of the history's series, and the flags of those that miss some; one member a row."""
+    asides, flags = {}, {}
+    for row, (name, member) in enumerate(zip(history.series, members, strict=True)):
+        aside, flag = reader.read(member, history, row)
         if aside is not None:
             asides[name] = aside
-        if failed:
-            away.add(name)
-    return asides, away
+        if flag is not None:
+            flags[name] = flag
+    return asides, flags

@@ -8,7 +8,7 @@ lengths, iteration times and watts are those of the run. Request rates follow
 and each service draws what its share of prompt and decode time gives; the tokens that it served
 are told, too, as in the run. Services and training jobs ran on those days; the batch pods of the
 run are new, so a forecast shows the room that they may fill. Caps of those days are
-coarse too: no domain draws more than 98 % of its rating.
+coarse too: no domain draws more than 98 % of its rating, and where they held, all did.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capacity.step_library import shipped_step_tables
+from controller.app.draw_history import HELD_SERIES
 from forecasting.series_source import BIN_SECONDS
 from forecasting.sqlite import HistoryStore
 from simulation.app.served_tokens import TokenMeter, token_series, usual_tokens_per_second
@@ -94,7 +95,9 @@ def earlier_days(world: World, wall_time_ns: int) -> EarlierDays:
     row = _ac_watts(world, gpu_watts)
     for i, name in enumerate(domain_names(scenario)):
         load = row * shares[i] + (scenario.row.external_watts if i == 0 else 0.0)
-        means[domain_series(name)] = np.minimum(load, HIGHEST_DRAW_RATIO * ratings[i])
+        most = HIGHEST_DRAW_RATIO * ratings[i]
+        means[domain_series(name)] = np.minimum(load, most)
+        means[f"{HELD_SERIES}{name}"] = (load > most).astype(np.float64)
     maxima = {name: values * BIN_PEAK_RATIO for name, values in means.items()}
     return EarlierDays(int(start), means, maxima)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,12 @@ from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.power_forecast.domain_boards import DomainBoards
-from forecasting.power_forecast.draw_aside import DrawAside, demand_history
+from forecasting.power_forecast.draw_aside import DrawAside, demand_history, wanted_values
 from forecasting.power_forecast.present_residual import on_present_residual
 from forecasting.power_forecast.present_rows import BoardWatts
 from forecasting.power_forecast.work_watts import AC_OVER_BOARD, Boards, LoadLine
 from forecasting.round.group_answers import answers_of
-from forecasting.round.round_asides import ASIDE_AWAY, MOST_FAILURES
+from forecasting.round.round_asides import ASIDE_AWAY, ASIDE_GAPS, MOST_FAILURES
 from forecasting.round.round_group import RoundGroup
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import Floats, History, SeriesId
@@ -237,6 +238,39 @@ def test_a_bin_under_caps_counts_as_what_its_load_wanted() -> None:
         assert made[rest] == pytest.approx(draw[rest])
 
 
+def under_caps(load: Floats) -> tuple[Floats, Floats, slice]:
+    """Demand, the draw that caps cut in twenty bins of the last day, and these."""
+    wanted, day = 500 + 40 * load, slice(-30, -10)
+    draw = wanted.copy()
+    draw[day] = np.minimum(draw[day], 1500.0)
+    return wanted, draw, day
+
+
+def test_bins_of_which_nobody_told_are_not_surely_free() -> None:
+    load = load_of(4)
+    wanted, draw, day = under_caps(load)
+    held = np.full(load.size, np.nan)
+    held[: 3 * DAY] = 0.0
+    aside = DrawAside(40 * load[None], held)
+    assert demand_history(history(draw), {NAME: aside}, DAY)[0][day] == pytest.approx(
+        wanted[day], rel=0.01
+    )
+    # Without a load that tells what was wanted the draw is the least that was.
+    alone = DrawAside(held_share=held)
+    assert demand_history(history(draw), {NAME: alone}, DAY)[0] == pytest.approx(draw)
+    assert wanted_values(history(draw), {NAME: alone}) is None
+
+
+def test_an_outage_of_the_caps_report_beside_held_bins_is_held() -> None:
+    load = load_of(4)
+    _, draw, _ = under_caps(load)
+    held = np.zeros(load.size)
+    held[-30:-10] = 0.8
+    held[-20:-17] = np.nan
+    made = demand_history(history(draw), {NAME: DrawAside(held_share=held)}, DAY)[0]
+    assert np.isnan(made[-20:-17]).all()
+
+
 # -- work that came since --------------------------------------------------------------------------
 
 
@@ -405,6 +439,57 @@ def test_an_aside_that_cannot_be_read_costs_the_correction_alone() -> None:
     assert ASIDE_AWAY in status["flags"]
     assert world.ready("row")["status"] == "True"
     assert status["p99"] > status["now"]
+
+
+def misspelt(world: Served) -> None:
+    del world.source.values["held"], world.source.values["load"]
+
+
+def ended(world: Served) -> None:
+    world.source.values["held"][9 * DAY :] = np.nan
+    world.source.values["load"][9 * DAY :] = np.nan
+
+
+def gappy(world: Served) -> None:
+    world.source.values["held"][::12] = np.nan
+    world.source.values["load"][::12] = np.nan
+
+
+def unserved(world: Served) -> None:
+    world.kube.delete(PODS, "server", "team")
+
+
+@pytest.mark.parametrize(
+    ("spec", "spoil", "flag"),
+    [
+        ({"heldSeries": "held"}, misspelt, ASIDE_AWAY),
+        ({"load": LOAD}, misspelt, ASIDE_AWAY),
+        ({"heldSeries": "held"}, ended, ASIDE_AWAY),
+        ({"load": LOAD}, ended, ASIDE_AWAY),
+        ({"load": LOAD}, unserved, ASIDE_AWAY),
+        ({"heldSeries": "held"}, gappy, ASIDE_GAPS),
+        ({"load": LOAD}, gappy, ASIDE_GAPS),
+    ],
+)
+def test_what_goes_with_a_draw_and_is_not_there_is_said(
+    spec: dict[str, Any], spoil: Callable[[Served], None], flag: str
+) -> None:
+    whole, short = Served(**spec), Served(**spec)
+    spoil(short)
+    for world in (whole, short):
+        assert world.process.tick()
+        assert world.ready("row")["status"] == "True"
+    told = {ASIDE_AWAY, ASIDE_GAPS}
+    assert not told & set(whole.status("row").get("flags", ()))
+    assert told & set(short.status("row")["flags"]) == {flag}
+
+
+def test_a_service_that_sleeps_misses_nothing() -> None:
+    world = Served(load=LOAD)
+    unserved(world)
+    world.source.values["load"][:] = np.nan
+    assert world.process.tick()
+    assert ASIDE_AWAY not in world.status("row")["flags"]
 
 
 def test_a_history_that_does_not_answer_is_not_asked_for_every_domain() -> None:

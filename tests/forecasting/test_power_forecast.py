@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from capacity.profile_library import shipped_library
 from capacity.work_mix import cap_curve, mix_of_classes
 from forecasting.memory_source import MemorySource
-from forecasting.power_forecast.held_bins import demand_of
+from forecasting.power_forecast.held_bins import demand_of, held_bins
 from forecasting.power_forecast.load_power import (
     LoadFit,
     load_fit,
@@ -138,9 +138,9 @@ def test_power_paths_add_up_over_services_and_stay_below_what_caps_enforce() -> 
 
 def test_held_bins_are_no_demand_unless_the_model_or_nothing_else_tells_it() -> None:
     draw = np.full((3, 6), 100.0)
-    held = np.zeros((3, 6))
-    held[:, 4] = 0.5
-    held[2, 1:] = 1.0
+    held = np.zeros((3, 6), dtype=np.bool_)
+    held[:, 4] = True
+    held[2, 1:] = True
     wanted = np.full((3, 6), np.nan)
     wanted[1, 4] = 130.0
     made = demand_of(draw, held, wanted, day_bins=6)
@@ -150,6 +150,18 @@ def test_held_bins_are_no_demand_unless_the_model_or_nothing_else_tells_it() -> 
     assert made[2].tolist() == [100.0] * 6
     wanted[1, 4] = 70.0
     assert demand_of(draw, held, wanted, day_bins=6)[1, 4] == 100.0
+
+
+@pytest.mark.parametrize("step_seconds", [600, 60])
+def test_a_bin_of_which_nobody_told_is_as_held_as_those_within_an_hour(step_seconds: int) -> None:
+    hour = 3600 // step_seconds
+    share = np.full(10 * hour, np.nan)
+    share[3 * hour] = 0.5
+    share[: 2 * hour + 5] = 0.0
+    held = held_bins(share, step_seconds)
+    assert np.nonzero(held)[0].tolist() == list(range(2 * hour + 5, 4 * hour + 1))
+    assert not held_bins(np.array([np.nan, 0.0]), step_seconds).any()
+    assert held_bins(np.array([np.nan, 0.1]), step_seconds).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(-3, 9), st.floats(-5, 50)), max_size=6))

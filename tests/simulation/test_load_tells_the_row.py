@@ -10,7 +10,7 @@ import pytest
 
 from controller.app.draw_history import HELD_SERIES
 from forecasting.load_steps import BY_LOAD
-from forecasting.round.round_asides import ASIDE_AWAY
+from forecasting.round.round_asides import ASIDE_AWAY, ASIDE_GAPS
 from forecasting.series_source import BIN_SECONDS, SeriesId
 from simulation.app import earlier_days
 from simulation.app.earlier_days import EarlierDays
@@ -124,7 +124,7 @@ def test_the_demo_says_that_load_tells_its_row_and_keeps_what_caps_held() -> Non
         row.stop()
     assert BY_LOAD in seen["row"]["flags"]
     for status in seen.values():
-        assert ASIDE_AWAY not in status["flags"]
+        assert not {ASIDE_AWAY, ASIDE_GAPS} & set(status["flags"])
         assert readiness(status) == "True"
     # Where no load tells what was wanted, a bin that caps held would be a gap.
     assert specs["row"]["heldSeries"] == f"{HELD_SERIES}row"

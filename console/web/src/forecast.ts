@@ -22,7 +22,8 @@ const WORDS: Record<string, string> = { Forecast: "in use", Fallback: "last day'
 /** Of flags that a domain's forecast can have; the flag itself stays: status and metrics say no more. */
 const FLAG_WORDS: Record<string, string> = {
   "by-load": "steps follow what its services serve, which tells most of its draw",
-  "aside-away": "its load or its held caps could not be read, so its draw is taken as it is",
+  "aside-away": "its load, who serves it, or its held caps are not there, so its draw is taken as it is",
+  "aside-gaps": "its load or its held caps are missing in over 5 % of its history",
   "new-level": "its past is no longer like its present",
   uncalibrated: "too few such promises are over to correct this one",
   rehearsing: "its history is still gone through",
