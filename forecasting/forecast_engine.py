@@ -35,7 +35,7 @@ from forecasting.forecaster import Forecaster
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.miss_scale import day_change, miss_scale
 from forecasting.near_steps import NEAR_STEPS
-from forecasting.open_issues import OpenIssue
+from forecasting.open_issues import OpenIssue, not_counted_at
 from forecasting.passed_peaks import ABOVE_P99, with_passed
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.evidence import PeakEvidence
@@ -352,6 +352,8 @@ class Engine:
             change=draft.change,
             judged=draft.combined.judged,
             broken=np.zeros(told_peaks.shape, dtype=bool),
+            counted=draft.combined.judged
+            & not_counted_at(open_issues, history.series, begin_seconds, history.step_seconds),
         )
         self.memory = replace(self.memory, open_issues=(*open_issues, made))
 

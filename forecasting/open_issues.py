@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,6 +38,8 @@ class OpenIssue:
         change: What misses of peaks are measured by, shape (n_series,).
         judged: Rows whose misses count: made by a model, shape (n_series,).
         broken: Levels of peaks that were exceeded already, which was counted, shape of ``peaks``.
+        counted: Rows whose window the series' record counts, shape (n_series,): windows of a
+            record do not overlap, so their misses may be held against a binomial law.
         learned_steps: First steps that were learned from already.
     """
 
@@ -54,6 +56,7 @@ class OpenIssue:
     change: Floats
     judged: NDArray[np.bool_]
     broken: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
     learned_steps: int = 0
 
     @property
@@ -84,6 +87,7 @@ class OpenIssue:
             change=self.change[kept],
             judged=self.judged[kept],
             broken=self.broken[kept],
+            counted=self.counted[kept],
         )
 
     def of(self, series: Collection[SeriesId]) -> OpenIssue:
@@ -95,6 +99,33 @@ class OpenIssue:
         """Rows of these series, shape (n_series,)."""
         there = set(series)
         return np.array([name in there for name in self.series], dtype=bool)
+
+
+def not_counted_at(
+    issues: Iterable[OpenIssue],
+    series: Sequence[SeriesId],
+    begin_seconds: int,
+    step_seconds: int,
+) -> NDArray[np.bool_]:
+    """Series of which no counted window reaches beyond a time, shape (n_series,).
+
+    Which windows count is settled when they begin: chosen by how they went, they would go worse
+    than the others.
+
+    Args:
+        issues: That are open then.
+        series: Who is asked for.
+        begin_seconds: Unix time.
+        step_seconds: Width of a step.
+    """
+    taken = {
+        name
+        for issue in issues
+        if issue.ends_seconds(step_seconds) > begin_seconds
+        for name, counted in zip(issue.series, issue.counted, strict=True)
+        if counted
+    }
+    return np.array([name not in taken for name in series], dtype=np.bool_)
 
 
 def realised(issue: OpenIssue, history: History) -> Floats:

@@ -2,7 +2,8 @@
 
 A step teaches models and calibration in the first round after its bin: what was said for the next
 ten minutes need not wait for the end of six hours. A promised peak is counted as broken in the
-round that breaks it, as kept only when its window is over.
+round that breaks it, as kept only when its window is over. All windows teach; records count those
+that do not overlap.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _broken(
         calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         names = [issue.series[i] for i in rows]
         tops[pool] = calibration.after_broken(names, new[rows], sizes[pool], at_seconds)
-    for i in np.nonzero(new[:, judge.promised])[0]:
+    for i in np.nonzero(new[:, judge.promised] & issue.counted)[0]:
         name = issue.series[i]
         records[name] = memory.record(name).after_broken((True,), first=True)
     memory = replace(memory, records=records, peaks=tops)
@@ -251,10 +252,10 @@ def _wanted_peaks(judged: OpenIssue, drawn: Floats, wanted: Floats, judge: Judge
 def _recorded(
     memory: EngineMemory, judged: OpenIssue, peaks: Floats, judge: Judge
 ) -> Mapping[SeriesId, PromiseRecord]:
-    """Every series' record with one finished window more."""
+    """Every series' record with one finished window more, of those that it counts."""
     records = dict(memory.records)
     kind: Kind = "rehearsed" if judge.rehearsed else "live"
-    for i in np.nonzero(np.isfinite(peaks))[0]:
+    for i in np.nonzero(np.isfinite(peaks) & judged.counted)[0]:
         name, at = judged.series[i], judge.promised
         records[name] = memory.record(name).after(
             (float(judged.told_peaks[i, at]),), float(peaks[i]), kind,

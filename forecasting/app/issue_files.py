@@ -28,6 +28,9 @@ LASTING_ARRAYS: Final = (
     "steps", "told_steps", "by_tier", "peaks", "told_peaks", "scale", "change", "judged",
 )  # fmt: skip
 
+CHANGING_ARRAYS: Final = ("broken", "counted")
+"""Of an issue, in the state itself: the first changes, the second came later than the files."""
+
 _ENDING: Final = ".issue"
 
 

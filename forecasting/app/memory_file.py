@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from forecasting.app.issue_files import (
+    CHANGING_ARRAYS,
     LASTING_ARRAYS,
     IssueFiles,
     read_issue_file,
@@ -33,7 +34,7 @@ from forecasting.combination import LossRecord
 from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import Shape
 from forecasting.forecast_engine import Engine
-from forecasting.open_issues import OpenIssue
+from forecasting.open_issues import OpenIssue, not_counted_at
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesId
 from wattpack.errors import InputError
@@ -117,7 +118,8 @@ class _Out(NamedTuple):
 
     def put(self, prefix: str, issue: OpenIssue) -> dict[str, str]:
         """An issue's arrays; returns where its lasting ones are, nothing for the file itself."""
-        self.arrays[f"{prefix}/broken"] = issue.broken
+        for name in CHANGING_ARRAYS:
+            self.arrays[f"{prefix}/{name}"] = getattr(issue, name)
         if self.issues is not None:
             return {"file": self.issues.name_of(issue)}
         for name in LASTING_ARRAYS:
@@ -192,11 +194,17 @@ def _memory(
         windows=arrays[f"{number}/windows"],
         until_seconds=int(told["losses"]["until_seconds"]),
     )
+    open_issues: list[OpenIssue] = []
+    for i, part in enumerate(told["open_issues"]):
+        found = _arrays_of(path, f"{number}/{i}", part, arrays)
+        if "counted" not in found:
+            # A state of before records counted windows in turn.
+            found["counted"] = found["judged"] & not_counted_at(
+                open_issues, part["series"], int(part["begin_seconds"]), shape.step_seconds
+            )
+        open_issues.append(_issue(f"{number}/{i}", part, shape, found))
     return EngineMemory(
-        open_issues=tuple(
-            _issue(f"{number}/{i}", part, shape, _arrays_of(path, f"{number}/{i}", part, arrays))
-            for i, part in enumerate(told["open_issues"])
-        ),
+        open_issues=tuple(open_issues),
         points=points,
         peaks=peaks,
         losses=losses,
@@ -211,10 +219,12 @@ def _arrays_of(
     path: Path, prefix: str, told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The arrays of an issue, wherever they are."""
-    broken = {"broken": arrays[f"{prefix}/broken"]}
+    changing = {
+        name: arrays[f"{prefix}/{name}"] for name in CHANGING_ARRAYS if f"{prefix}/{name}" in arrays
+    }
     if "file" in told:
-        return {**read_issue_file(path, str(told["file"])), **broken}
-    return {name: arrays[f"{prefix}/{name}"] for name in LASTING_ARRAYS} | broken
+        return {**read_issue_file(path, str(told["file"])), **changing}
+    return {name: arrays[f"{prefix}/{name}"] for name in LASTING_ARRAYS} | changing
 
 
 def _issue(
@@ -229,7 +239,7 @@ def _issue(
     steps, peaks = (n_series, shape.horizon, n_levels), (n_series, n_levels)
     wanted = {
         "steps": steps, "told_steps": steps, "peaks": peaks, "told_peaks": peaks, "broken": peaks,
-        "scale": (n_series,), "change": (n_series,), "judged": (n_series,),
+        "scale": (n_series,), "change": (n_series,), "judged": (n_series,), "counted": (n_series,),
     }  # fmt: skip
     for name, expected in wanted.items():
         if found[name].shape != expected:

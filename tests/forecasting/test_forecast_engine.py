@@ -61,6 +61,28 @@ def test_a_promise_counts_as_broken_in_the_round_that_breaks_it_and_only_once() 
     assert [tally.windows for tally in live[:4]] == [0, 0, 1, 1]
 
 
+def test_live_windows_do_not_overlap_and_a_bad_bin_is_one_miss() -> None:
+    values = _diurnal()
+    # Within the window of day 10.25 and within the one that began three hours before it.
+    values[10 * DAY + 40] *= 3
+    hours = [10 + hour / 24 for hour in range(25)]
+    state, rounds = _rounds(MemorySource({"a": values}), hours, ["a"], ForecasterState())
+    live = [answers[0].record.live for answers in rounds]
+    assert [(one.windows, one.violations[0]) for one in live[::6]] == [
+        (0, 0), (1, 0), (2, 1), (3, 1), (4, 1)
+    ]  # fmt: skip
+    (engine,) = state.engines.values()
+    began = [(issue.begin_seconds, bool(issue.counted[0])) for issue in engine.memory.open_issues]
+    assert began == [(round(10.875 * 86400), False), (11 * 86400, True)]
+
+
+def test_a_series_that_joins_between_two_windows_has_windows_of_its_own() -> None:
+    source = MemorySource({"a": _diurnal(), "b": _diurnal(seed=1)})
+    state, _ = _rounds(source, [10], ["a"], ForecasterState())
+    state, rounds = _rounds(source, [10.125, 10.25, 10.375], ["a", "b"], state)
+    assert [one.record.live.windows for one in rounds[-1]] == [1, 1]
+
+
 def test_rehearsed_windows_are_counted_apart_from_live_ones() -> None:
     source = MemorySource({"a": _diurnal()})
     _, rounds = _rounds(source, [10, 10.25], ["a"], ForecasterState())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forecasting.app.issue_files import LASTING_ARRAYS, IssueFiles
+from forecasting.app.issue_files import CHANGING_ARRAYS, LASTING_ARRAYS, IssueFiles
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.memory_source import MemorySource
 from forecasting.round.forecast_round import step
@@ -42,7 +42,7 @@ def _issue_files(path: Path) -> dict[str, int]:
 def _open_issues(state: ForecasterState) -> list[dict[str, Any]]:
     (engine,) = state.engines.values()
     return [
-        {part: getattr(one, part).tobytes() for part in (*LASTING_ARRAYS, "broken")}
+        {part: getattr(one, part).tobytes() for part in (*LASTING_ARRAYS, *CHANGING_ARRAYS)}
         | {"begin": one.begin_seconds, "series": one.series, "tiers": one.tiers}
         for one in engine.memory.open_issues
     ]
@@ -61,6 +61,24 @@ def test_each_issue_is_written_once_and_goes_when_it_is_over(tmp_path: Path) -> 
     assert seen[1] == seen[0], "an issue that is there was written again"
     assert seen[2].items() >= seen[1].items()
     assert not seen[4].items() & seen[0].items(), "what is over still lies there"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_state_that_counted_every_window_is_read_as_one_of_windows_in_turn(
+    tmp_path: Path, beside: bool
+) -> None:
+    path, source, state = tmp_path / "state.npz", _source(), ForecasterState()
+    for day in (10, 10.125, 10.25, 10.375):
+        state, _ = step(state, day * 86400, source, _targets())
+    write_state(path, state, IssueFiles(path) if beside else None)
+    with np.load(path) as stored:
+        older = {name: stored[name] for name in stored.files if not name.endswith("/counted")}
+    assert len(older) < len(stored.files)
+    np.savez_compressed(path, **older)
+    for read, told in zip(
+        _open_issues(read_state(path, ForecasterState())), (True, False), strict=True
+    ):
+        assert read["counted"] == np.full(len(NAMES), told).tobytes()
 
 
 def test_what_is_broken_later_is_in_the_state(tmp_path: Path) -> None:

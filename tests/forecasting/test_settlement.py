@@ -39,6 +39,7 @@ def issue() -> OpenIssue:
         change=np.full(len(NAMES), 30.0),
         judged=np.ones(len(NAMES), dtype=bool),
         broken=np.zeros(peaks.shape, dtype=bool),
+        counted=np.ones(len(NAMES), dtype=bool),
     )
 
 
