@@ -93,6 +93,7 @@ def status_of(
         live_violations=record.live.violations[0],
         live_violation_bound95=_bound95(record.live),
         reserve_ratio=_ratio(record.total.reserve_ratios()[0]),
+        live_reserve_ratio=_ratio(record.live.reserve_ratios()[0]),
         flags=list(answer.flags)[:MOST_FLAGS],
         conditions=conditions(target.generation, reason, message),
         **figures,

@@ -59,6 +59,7 @@ class IssuedAccount:
         live_violations: Of the live windows, those whose peak was above the p99.
         live_violation_bound: Upper 95 % bound of the share of live windows above it.
         reserve_ratio: Sum of promised p99 over sum of realised peaks.
+        live_reserve_ratio: The same of live windows that are over.
         tiers: Heaviest first.
         model_version: Equal versions answer equally.
         fitted_until_seconds: End of the data that it was fitted on, Unix time.
@@ -73,6 +74,7 @@ class IssuedAccount:
     live_violations: int | None = None
     live_violation_bound: float | None = None
     reserve_ratio: float | None = None
+    live_reserve_ratio: float | None = None
     tiers: tuple[IssuedTier, ...] = ()
     model_version: str = ""
     fitted_until_seconds: float | None = None
@@ -109,6 +111,7 @@ def read_account(status: Mapping[str, Any]) -> IssuedAccount:
         live_violation_bound=bound if live else None,
         violation_bound=_number(status, "violationBound95", maximum=1.0),
         reserve_ratio=_number(status, "reserveRatio"),
+        live_reserve_ratio=_number(status, "liveReserveRatio") if live else None,
         tiers=_each(status.get("tiers"), _tier),
         model_version=version[:LONGEST_NAME] if isinstance(version, str) else "",
         fitted_until_seconds=_time(status, "fittedUntil"),

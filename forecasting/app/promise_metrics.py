@@ -47,12 +47,23 @@ class PromiseMetrics:
         )  # fmt: skip
         self._bound = Gauge(
             "wattpack_forecast_violation_bound_ratio",
-            "Upper 95 % bound of the share of windows above the promised p99 (Clopper-Pearson)",
+            "Upper 95 % bound of the share of windows above the promised p99 (Clopper-Pearson), "
+            "rehearsed ones included",
+            _LABELS, registry=registry,
+        )  # fmt: skip
+        self._live_bound = Gauge(
+            "wattpack_forecast_live_violation_bound_ratio",
+            "The same bound by windows of promises that were really made, which do not overlap",
             _LABELS, registry=registry,
         )  # fmt: skip
         self._reserve = Gauge(
             "wattpack_forecast_reserve_ratio",
-            "Sum of promised p99 over sum of realised peaks, finished windows",
+            "Sum of promised p99 over sum of realised peaks, rehearsed windows included",
+            _LABELS, registry=registry,
+        )  # fmt: skip
+        self._live_reserve = Gauge(
+            "wattpack_forecast_live_reserve_ratio",
+            "The same of windows of promises that were really made and are over",
             _LABELS, registry=registry,
         )  # fmt: skip
         self._model_age = Gauge(
@@ -90,7 +101,7 @@ class PromiseMetrics:
         """
         gauges = (
             self._coverage, self._judged, self._live_coverage, self._live_judged, self._bound,
-            self._reserve, self._model_age, self._weight,
+            self._reserve, self._live_bound, self._live_reserve, self._model_age, self._weight,
         )  # fmt: skip
         for gauge in gauges:
             gauge.clear()
@@ -115,10 +126,14 @@ class PromiseMetrics:
             if live:
                 missed = account.live_violations or 0
                 self._live_coverage.labels(*key).set(1 - missed / live)
-        if account.violation_bound is not None:
-            self._bound.labels(*key).set(account.violation_bound)
-        if account.reserve_ratio is not None:
-            self._reserve.labels(*key).set(account.reserve_ratio)
+        for gauge, told in (
+            (self._bound, account.violation_bound),
+            (self._live_bound, account.live_violation_bound),
+            (self._reserve, account.reserve_ratio),
+            (self._live_reserve, account.live_reserve_ratio),
+        ):
+            if told is not None:
+                gauge.labels(*key).set(told)
         if account.fitted_until_seconds is not None:
             self._model_age.labels(*key).set(max(0.0, now_seconds - account.fitted_until_seconds))
         for tier in account.tiers:

@@ -47,6 +47,7 @@ def test_a_status_is_shown_as_it_stands(shown: Shown) -> None:
                 40, 1, violationBound95=0.114, reserveRatio=1.3,
                 tiers=[{"name": "ridge", "weight": 0.4}, {"name": "ets", "weight": 0.6}],
                 fittedUntil="1970-01-01T01:00:00Z", liveWindows=5, liveViolations=1,
+                liveViolationBound95=0.657, liveReserveRatio=1.2,
             )
         },
         now=5000.0,
@@ -57,6 +58,8 @@ def test_a_status_is_shown_as_it_stands(shown: Shown) -> None:
     assert shown.value("live_judged_windows") == 5
     assert shown.value("violation_bound_ratio") == 0.114
     assert shown.value("reserve_ratio") == 1.3
+    assert shown.value("live_violation_bound_ratio") == 0.657
+    assert shown.value("live_reserve_ratio") == 1.2
     assert shown.value("model_age_seconds") == 1400.0
     assert shown.value("tier_weight", tier="ets") == 0.6
     shown.show({ROW: record(0, 0, tiers=[{"name": "ets", "weight": 1.0}])})
@@ -64,6 +67,8 @@ def test_a_status_is_shown_as_it_stands(shown: Shown) -> None:
     assert shown.value("coverage_ratio") is None
     assert shown.value("model_age_seconds") is None
     assert shown.value("live_judged_windows") is None
+    assert shown.value("live_violation_bound_ratio") is None
+    assert shown.value("live_reserve_ratio") is None
 
 
 def test_a_record_of_rehearsed_windows_alone_is_no_record_of_promises(shown: Shown) -> None:

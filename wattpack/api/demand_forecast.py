@@ -388,7 +388,9 @@ class DemandForecastStatus(ApiModel):
     violations: Annotated[Counter | None, Field(description="Of coverageN, those above p99")] = None
     live_windows: Annotated[
         Counter | None,
-        Field(description="Of coverageN, those of promises that were really made for this series"),
+        Field(
+            description="Of coverageN, those of promises really made for this series; none overlap"
+        ),
     ] = None
     live_violations: Annotated[
         Counter | None, Field(description="Of liveWindows, those above p99")
@@ -405,7 +407,15 @@ class DemandForecastStatus(ApiModel):
     ] = None
     reserve_ratio: Annotated[
         float | None,
-        Field(ge=0, description="Sum of promised p99 over sum of realised peaks, finished windows"),
+        Field(
+            ge=0,
+            description="Sum of promised p99 over sum of realised peaks, windows that were gone "
+            "through afterwards included",
+        ),
+    ] = None
+    live_reserve_ratio: Annotated[
+        float | None,
+        Field(ge=0, description="The same of live windows that are over"),
     ] = None
     tiers: Annotated[
         list[ForecastTier],
