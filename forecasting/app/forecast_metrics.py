@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +52,11 @@ class ForecastMetrics:
             "wattpack_forecast_fallback", "1 if the answer is not a model forecast",
             _LABELS, registry=self.registry,
         )  # fmt: skip
+        # An alert asks it who is to be forecast: never a moment without those who are.
+        self._domains = ReplacedGauge(Gauge(
+            "wattpack_forecast_domain_objects", "DemandForecasts that name this PowerDomain",
+            ("domain", "shard"), registry=self.registry,
+        ))  # fmt: skip
         self._data_until = Gauge(
             "wattpack_forecast_data_timestamp_seconds", "End of the newest observed bin, Unix time",
             _LABELS, registry=self.registry,
@@ -131,6 +137,7 @@ class ForecastMetrics:
         self._flags.show(
             {(*a.target.key, flag): 1.0 for a in answers if a.made for flag in a.flags}
         )
+        self._domains.show(_named_domains(answers, self._shard))
         self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
         with self._lock:
             self._counts = {
@@ -161,6 +168,13 @@ class ForecastMetrics:
     def failed(self, error: Exception) -> None:
         """Count one failure."""
         self._errors.labels(type(error).__name__).inc()
+
+
+def _named_domains(answers: Sequence[TargetForecast], shard: str) -> dict[tuple[str, ...], float]:
+    """How many forecasts each domain has, those that could not be made included."""
+    targets = [answer.target for answer in answers]
+    named = Counts(target.subject for target in targets if target.kind == "domain")
+    return {(domain, shard): float(count) for domain, count in named.items()}
 
 
 def _live(answer: TargetForecast) -> tuple[int, int] | None:

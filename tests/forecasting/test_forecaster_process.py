@@ -119,6 +119,27 @@ def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
     assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))
 
 
+def test_domains_that_somebody_wants_forecast_are_named(world: World) -> None:
+    def named() -> set[str]:
+        lines = generate_latest(world.process.metrics.registry).decode().splitlines()
+        return {line for line in lines if line.startswith("wattpack_forecast_domain_objects{")}
+
+    world.add("row")
+    world.add("again")
+    world.add("nowhere", target={"powerDomain": "rack", "series": "domain:rack"})
+    world.add("chat", target={"workload": "chat", "series": "domain:row"})
+    world.source.failing = {"domain:rack"}
+    assert world.process.tick()
+    both = {
+        'wattpack_forecast_domain_objects{domain="row",shard="1/1"} 2.0',
+        'wattpack_forecast_domain_objects{domain="rack",shard="1/1"} 1.0',
+    }
+    assert named() == both
+    world.kube.delete(RESOURCE, "nowhere", "power")
+    assert world.process.tick()
+    assert len(named()) == 1
+
+
 def test_one_minute_steps_are_forecast_from_end_to_end(world: World) -> None:
     minutes = np.arange(12 * 1440)
     noise = np.random.default_rng(0).normal(0, 5, len(minutes))
