@@ -10,7 +10,10 @@ quantile grows with -log10(1 - level), as an exponential tail does.
 - ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99 and of the highest bins of
   the last few hours and of one, three, seven and ten days, whose errors are little alike.
 - ``SameHoursPolicy`` for load that keeps its hours: the highest of the same hours of seven days and
-  most of how far it stands above their middle once more. The others never go below the last day.
+  most of how far it stands above their middle once more. The others know no hour.
+
+No maximum is a floor of the typical day, nor of any promise once it is corrected: measured, a floor
+costs reserve and spares hardly a miss (``docs/forecast-peaks.md``).
 
 The first two shapes were chosen by the reserve at equal risk on bins 0-1439
 (``docs/forecast-peaks.md``).
