@@ -97,6 +97,8 @@ def test_whoever_exports_metrics_is_scraped_where_the_operator_is_there() -> Non
     for monitor in of_kind(objects, "ServiceMonitor"):
         wanted = monitor["spec"]["selector"]["matchLabels"]
         (endpoint,) = monitor["spec"]["endpoints"]
+        # Else alerts name the forecaster's namespace, and a forecast's is exported_namespace.
+        assert endpoint["honorLabels"] is True
         for service in services:
             names = {port["name"] for port in service["spec"]["ports"]}
             if wanted.items() <= service["metadata"]["labels"].items():
