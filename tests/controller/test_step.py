@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
 
+from controller.cap_reason import CapReason
 from controller.controller_state import State
 from controller.step import carry_over, initial_state, step
-from controller.tick_values import (
-    Band,
-    CapReason,
-    Commands,
-    Decisions,
-    Observations,
-    Tick,
-    Topology,
-)
+from controller.tick_values import Band, Commands, Decisions, Tick
 from tests.controller.builders import (
     SETTINGS,
     SWITCHBOARD_THERMAL,
@@ -26,66 +18,12 @@ from tests.controller.builders import (
     make_topology,
     seconds,
 )
+from tests.controller.obedient_row import ObedientRow, big_topology
 from wattpack.errors import InputError
-from wattpack.power.domain_tree import FloatArray
-
-
-class Loop:
-    """A plant without faults: what is commanded is held a tick later."""
-
-    def __init__(self, topology: Topology, **observation_changes: Any) -> None:
-        self.topology, self.changes = topology, observation_changes
-        self.state = initial_state(topology, SETTINGS)
-        self.caps: FloatArray = topology.guaranteed_watts.copy()
-        self.confirmed = np.zeros(topology.n_gpus, dtype=np.int64)
-        self.demand: FloatArray = np.full(topology.n_gpus, 100.0)
-        self.tick = 0
-        self.kinds: list[str] = []
-        self.texts: list[str] = []
-        self.changed = 0
-
-    def observe(self) -> Observations:
-        watts = np.minimum(self.demand, self.caps)
-        return make_observations(
-            self.topology,
-            seconds(self.tick),
-            **{
-                "gpu_draw_watts": watts,
-                "gpu_energy_mean_watts": watts,
-                "gpu_limit_watts": self.caps.copy(),
-                "gpu_confirmed_sequence": self.confirmed.copy(),
-                **self.changes,
-            },
-        )
-
-    def run(self, ticks: int) -> tuple[Commands, Decisions]:
-        for _ in range(ticks):
-            now = seconds(self.tick)
-            self.state, commands, decisions = step(
-                Tick(self.topology, self.observe(), SETTINGS, now), self.state
-            )
-            reached = commands.send[self.topology.node_of_gpu]
-            self.changed += int(np.sum(reached & (self.caps != commands.cap_watts)))
-            self.caps = np.where(reached, commands.cap_watts, self.caps)
-            self.confirmed = np.where(reached, commands.sequence, self.confirmed)
-            self.kinds += [t.kind for t in decisions.transitions]
-            self.texts += [t.message for t in decisions.transitions if t.subject == "band"]
-            self.tick += 1
-        return commands, decisions
-
-
-def big_topology(**changes: Any) -> Topology:
-    """Two racks of six servers each; half of the GPUs are important."""
-    options: dict[str, Any] = {
-        "nodes": [1, 2] * 6,
-        "priority": [0, 0, 10, 10] * 12,
-        "oversubscription": 1.3,
-    }
-    return make_topology(**{**options, **changes})
 
 
 def test_a_calm_domain_is_brought_to_request_at_the_raise_rate() -> None:
-    loop = Loop(big_topology())
+    loop = ObedientRow(big_topology())
     _, early = loop.run(15)
     assert np.any(early.reason == CapReason.RAISE_RATE)
     _, late = loop.run(40)
@@ -95,7 +33,7 @@ def test_a_calm_domain_is_brought_to_request_at_the_raise_rate() -> None:
 
 def test_over_the_cap_band_the_least_important_go_to_their_floor_first() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     loop.demand[:] = 690.0
     _, decisions = loop.run(8)
@@ -109,7 +47,7 @@ def test_over_the_cap_band_the_least_important_go_to_their_floor_first() -> None
 
 
 def test_steady_load_at_the_band_changes_no_caps() -> None:
-    loop = Loop(big_topology())
+    loop = ObedientRow(big_topology())
     loop.run(60)
     loop.demand[:] = 690.0
     loop.run(20)
@@ -120,7 +58,7 @@ def test_steady_load_at_the_band_changes_no_caps() -> None:
 
 def test_when_demand_goes_the_caps_are_lifted_after_the_dwell_and_in_order() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     loop.demand[:] = 690.0
     loop.run(20)
@@ -136,7 +74,7 @@ def test_when_demand_goes_the_caps_are_lifted_after_the_dwell_and_in_order() -> 
 
 def test_far_over_the_rating_everything_brakes_to_the_minimum_and_comes_back() -> None:
     topology = big_topology(oversubscription=1.35, curve=SWITCHBOARD_THERMAL)
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     before = loop.caps.copy()
     hot = np.full(topology.n_domains, 0.49)
@@ -160,7 +98,7 @@ def test_far_over_the_rating_everything_brakes_to_the_minimum_and_comes_back() -
 
 def test_dry_run_decides_and_sends_nothing() -> None:
     topology = big_topology(enforce=False)
-    loop = Loop(topology, gpu_controlled=np.zeros(topology.n_gpus, dtype=np.bool_))
+    loop = ObedientRow(topology, gpu_controlled=np.zeros(topology.n_gpus, dtype=np.bool_))
     loop.caps[:] = 700.0
     loop.demand[:] = 690.0
     commands, decisions = loop.run(3)
@@ -176,7 +114,7 @@ def test_a_watching_parent_does_not_lower_what_an_enforcing_child_commands() -> 
     topology = big_topology(enforce=[False, True, True])
     roomy = topology.tree.rating_watts * np.array([0.8, 2.0, 2.0])
     topology = replace(topology, tree=replace(topology.tree, rating_watts=roomy))
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     loop.demand[:] = 690.0
     earlier, _ = loop.run(4)
@@ -189,7 +127,7 @@ def test_a_watching_parent_does_not_lower_what_an_enforcing_child_commands() -> 
 @pytest.mark.parametrize("watts", [333.0, 690.0])
 def test_an_override_caps_a_board_and_its_end_gives_it_back(watts: float) -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     cap = np.full(topology.n_gpus, np.nan)
     cap[3] = watts
@@ -204,7 +142,7 @@ def test_an_override_caps_a_board_and_its_end_gives_it_back(watts: float) -> Non
 
 def test_a_budget_below_the_rating_moves_the_bands() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     loop.demand[:] = 450.0
     _, free = loop.run(3)
@@ -217,7 +155,7 @@ def test_a_budget_below_the_rating_moves_the_bands() -> None:
 
 def test_a_forecast_above_the_band_warns_once_and_raises_nothing() -> None:
     topology = big_topology()
-    calm, warned = Loop(topology), Loop(topology)
+    calm, warned = ObedientRow(topology), ObedientRow(topology)
     warned.changes = {"forecast_p99_watts": 2.0 * topology.tree.rating_watts}
     calm.run(20)
     warned.run(20)
@@ -228,7 +166,7 @@ def test_a_forecast_above_the_band_warns_once_and_raises_nothing() -> None:
 def test_a_node_that_never_reported_is_sent_nothing_and_counts_in_full() -> None:
     topology = big_topology()
     received = np.full(topology.n_nodes, -1, dtype=np.int64)
-    loop = Loop(topology, node_received_ns=received)
+    loop = ObedientRow(topology, node_received_ns=received)
     commands, decisions = loop.run(3)
     assert not commands.send.any()
     assert np.all(decisions.highest_cap_watts == 700.0)
@@ -237,7 +175,7 @@ def test_a_node_that_never_reported_is_sent_nothing_and_counts_in_full() -> None
 
 def test_meter_readings_raise_the_estimate_and_five_alike_are_stale() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     _, by_nodes = loop.run(3)
     reading = by_nodes.draw_watts * 1.2
     estimates = []
@@ -254,7 +192,7 @@ def test_meter_readings_raise_the_estimate_and_five_alike_are_stale() -> None:
 
 def test_an_old_meter_reading_is_brought_up_by_what_the_nodes_changed_since() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(60)
     _, calm = loop.run(1)
     stamp = np.full(topology.n_domains, seconds(loop.tick - 1), dtype=np.int64)
@@ -270,7 +208,7 @@ def test_uncontrolled_boards_degrade_the_domain_and_lower_the_guarantees_of_othe
     topology = big_topology()
     controlled = np.ones(topology.n_gpus, dtype=np.bool_)
     controlled[topology.node_of_gpu < 6] = False
-    loop = Loop(topology, gpu_controlled=controlled)
+    loop = ObedientRow(topology, gpu_controlled=controlled)
     commands, decisions = loop.run(2)
     assert "Degraded" in loop.kinds
     assert np.any(decisions.guaranteed_watts > loop.state.load.rating_watts)
@@ -280,7 +218,7 @@ def test_uncontrolled_boards_degrade_the_domain_and_lower_the_guarantees_of_othe
 
 def test_membership_changes_keep_the_memory_of_what_stays() -> None:
     before = big_topology()
-    loop = Loop(before)
+    loop = ObedientRow(before)
     loop.run(60)
     after = big_topology(nodes=[1, 2] * 7, priority=[0, 0, 10, 10] * 14)
     state = carry_over(loop.state, before, after)
@@ -316,7 +254,7 @@ def test_time_never_runs_backwards() -> None:
 
 def test_a_step_changes_none_of_its_inputs_and_repeats_exactly() -> None:
     topology = big_topology()
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     loop.run(61)
     loop.demand[:] = 690.0
     observed, now = loop.observe(), seconds(loop.tick)
