@@ -6,94 +6,13 @@ One answer for people and programs; every figure in it is of the view that it wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from console.overview import kilowatts
-from controller.tick_values import CapReason
+from console.cap_texts import HeldGpu, cap_texts
+from controller.cap_reason import CapReason
 from wattpack.errors import InputError
 from wattpack.live_view import LiveDomain, LiveView
 
 SHOWN_HOLDERS = 5
-_MORE_POWER = "Give it a more important PriorityClass, or move it to a domain with headroom."
-_RAISE = "Raise the domain's budget, if its breaker bears it (kubectl edit powerdomain)."
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """A reason in words; fields in braces are the figures of ``_figures``."""
-
-    headline: str
-    limit: str
-    lifts: str
-    actions: tuple[str, ...] = ()
-
-
-_TEXTS = {
-    CapReason.NOT_CAPPED: _Texts(
-        "It is not capped: its limit is what its work asks for.", "none", "nothing has to be lifted"
-    ),
-    CapReason.DOMAIN_BAND: _Texts(
-        "{domain} reached its cap band, and work of priority {priority} is reduced before anything "
-        "more important.",
-        "cap band of {domain}: {band}, budget {budget}",
-        "{domain} has to stay below its release level of {release} for 30 s; it draws {draw}",
-        (_MORE_POWER, _RAISE),
-    ),
-    CapReason.SURVIVABLE_JUMP: _Texts(
-        "If every GPU below {domain} went to its cap at once, its breaker would not survive until "
-        "leases end (I2), so caps keep the worst case low although {domain} draws less now.",
-        "worst case of {domain}: {worst}, at most {survivable} may be; rating {rating}",
-        "less worst-case load below {domain}: fewer GPUs at high caps, or a cooler breaker "
-        "(heat {heat})",
-        (_MORE_POWER, "Declare the breaker's real trip curve if the assumed one is stricter."),
-    ),
-    CapReason.BRAKE: _Texts(
-        "{domain} is in the brake. Every GPU below it goes to its lowest limit.",
-        "breaker of {domain}: heat {heat} of 1, draw {draw}, rating {rating}",
-        "{domain} has to fall below its cap band of {band} for 5 s; then caps are raised slowly",
-        ("Take load off: suspend low-priority work below {domain}.",),
-    ),
-    CapReason.WAITING_FOR_READ_BACK: _Texts(
-        "Its power is promised but another GPU still holds it (I6).",
-        "power of {domain} that is held until a lower cap is read back",
-        "the lower cap of the other GPU is read back, usually within 2 s",
-        ("If it lasts: look for nodes that do not answer or boards that refuse limits.",),
-    ),
-    CapReason.RAISE_RATE: _Texts(
-        "{domain} is restoring caps slowly, so that the load cannot bounce.",
-        "raise rate of {domain}",
-        "it rises by itself within about a minute",
-    ),
-    CapReason.OVERRIDE: _Texts(
-        "A PowerOverride caps it by hand.",
-        "the override's cap",
-        "the override ends or is deleted (kubectl get poweroverrides)",
-        ("Delete the override if it is no longer needed.",),
-    ),
-    CapReason.STARTING: _Texts(
-        "A new leader raises nothing until one lease has passed (I4).",
-        "guaranteed caps and what is still leased",
-        "one lease time after the change of leader, some seconds",
-    ),
-    CapReason.UNCONTROLLED: _Texts(
-        "Its node sends no fresh report or has no actuator: it is budgeted at its default limit.",
-        "nobody can set a limit here",
-        "its agent and actuator answer again",
-        ("Look at the node's agent and actuator pods.",),
-    ),
-    CapReason.DRY_RUN: _Texts(
-        "It would be capped, but {domain} is in DryRun: nothing is written.",
-        "none is written; it would be the cap band of {domain}: {band}",
-        "nothing has to be lifted",
-        ("Set enforcement: Enforce on {domain} when you trust its decisions.",),
-    ),
-}
-_UNKNOWN = _Texts(
-    "A newer controller gives a reason that this console does not know.",
-    "unknown to this console",
-    "unknown to this console",
-    ("Update the console to the controller's release.",),
-)
 
 
 def explain_gpu(
@@ -116,10 +35,9 @@ def explain_gpu(
     gpus = view.gpus
     known = {int(reason): reason for reason in CapReason}
     reason = known.get(gpus.reason[index])
-    texts = _UNKNOWN if reason is None else _TEXTS[reason]
-    binding = gpus.binding_domain[index]
-    domain = view.domains[binding] if binding >= 0 else _domain_of(view, gpus.rack[index])
-    figures = _figures(domain, gpus.priority[index])
+    binding, rack = gpus.binding_domain[index], _domain_of(view, gpus.rack[index])
+    domain = view.domains[binding] if binding >= 0 else rack
+    texts = cap_texts(reason, HeldGpu(view, index, domain, rack))
     return {
         "uuid": uuid,
         "node": gpus.node[index],
@@ -144,10 +62,10 @@ def explain_gpu(
         ),
         "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
-        "sentence": texts.headline.format(**figures),
-        "limit": texts.limit.format(**figures),
-        "lifts": texts.lifts.format(**figures),
-        "actions": [action.format(**figures) for action in texts.actions],
+        "sentence": texts.headline,
+        "limit": texts.limit,
+        "lifts": texts.lifts,
+        "actions": list(texts.actions),
         "holders": holders(view, index, domain, namespaces) if reason in _TAKES_FROM else [],
         "tick": view.tick,
         "epoch": view.epoch,
@@ -237,22 +155,6 @@ def shown_pod(pod: str, namespaces: frozenset[str] | None) -> str:
     if not pod or namespaces is None or pod.partition("/")[0] in namespaces:
         return pod
     return "(a pod of another namespace)"
-
-
-def _figures(domain: LiveDomain, priority: int) -> dict[str, object]:
-    release, survivable = domain.release_watts, domain.survivable_watts
-    return {
-        "domain": domain.name,
-        "priority": priority,
-        "draw": kilowatts(domain.draw_watts),
-        "band": kilowatts(domain.cap_band_watts),
-        "budget": kilowatts(domain.budget_watts),
-        "rating": kilowatts(domain.rating_watts),
-        "worst": kilowatts(domain.worst_watts),
-        "release": "its cap band" if release is None else kilowatts(release),
-        "survivable": "what the breaker survives" if survivable is None else kilowatts(survivable),
-        "heat": f"{domain.heat:.2f}",
-    }
 
 
 def _below(domains: Sequence[LiveDomain], name: str) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from console.freshness import Age
-from controller.tick_values import CapReason
+from controller.cap_reason import CapReason
 from wattpack.live_view import LiveDomain, LiveView
 from wattpack.units import NS_PER_SECOND
 
@@ -22,7 +22,16 @@ GROUPS: Mapping[str, frozenset[CapReason]] = {
     "starting": frozenset(
         {CapReason.STARTING, CapReason.RAISE_RATE, CapReason.WAITING_FOR_READ_BACK}
     ),
+    "not raised": frozenset(
+        {
+            CapReason.RECOVERING,
+            CapReason.LEASE_NOT_RENEWED,
+            CapReason.EPOCH_BEHIND,
+            CapReason.NOT_LEADING,
+        }
+    ),
     "silent": frozenset({CapReason.UNCONTROLLED}),
+    "untrusted": frozenset({CapReason.UNTRUSTED}),
     "override": frozenset({CapReason.OVERRIDE}),
     "dry run": frozenset({CapReason.DRY_RUN}),
 }
@@ -174,12 +183,21 @@ def _state(
     if held := [name for name in ("brake", "band", "worst case") if name in capped]:
         count = sum(capped[name] for name in held)
         return "CAPPING", f"{count} GPUs are held back, every domain is below its cap band"
-    return "SAFE", f"every domain is below its cap band; {tightest.name} is the tightest"
+    waits = capped.get("not raised", 0)
+    return "SAFE", (
+        f"every domain is below its cap band; {tightest.name} is the tightest"
+        f"{f'; {waits} GPUs stay low until more may be raised' if waits else ''}"
+    )
 
 
 def _release(domain: LiveDomain) -> str:
-    watts = domain.release_watts
-    return "" if watts is None else f"; capping ends once it stays below {kilowatts(watts)}"
+    watts, calm, uncapped = domain.release_watts, domain.calm_watts, domain.uncapped_watts
+    if watts is None:
+        return ""
+    ends = f"; capping ends once it stays below {kilowatts(watts)}"
+    if calm is None or uncapped is None:
+        return ends
+    return f"{ends}, and below {kilowatts(calm)} without caps (now {kilowatts(uncapped)})"
 
 
 def kilowatts(watts: float) -> str:

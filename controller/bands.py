@@ -26,6 +26,7 @@ __all__ = [
     "DomainLoads",
     "HeldMemory",
     "RiseMemory",
+    "calm_share",
     "cap_band_share",
     "held_target_share",
     "initial_bands",
@@ -255,9 +256,14 @@ class DomainLoads:
     capped: BoolArray
 
 
+def calm_share(cap_band: FloatArray, settings: PowerSettings) -> FloatArray:
+    """Draw over L at which a brake ends; capping ends with less without caps, (n_domains,)."""
+    return cap_band - settings.target_margin
+
+
 def release_share(cap_band: FloatArray, settings: PowerSettings) -> FloatArray:
     """Draw over L below which a capping domain begins to let go, (n_domains,)."""
-    return cap_band - settings.target_margin - settings.release_margin
+    return calm_share(cap_band, settings) - settings.release_margin
 
 
 def update_bands(
@@ -265,12 +271,12 @@ def update_bands(
 ) -> BandMemory:
     """Each domain's next band."""
     band = memory.band
-    target = loads.cap_band - settings.target_margin
+    calm_at = calm_share(loads.cap_band, settings)
     release = release_share(loads.cap_band, settings)
     calm = np.where(
         band == _BRAKE,
-        ~loads.braking & (loads.draw_share <= target),
-        (loads.draw_share < release) & (loads.uncapped_share < target),
+        ~loads.braking & (loads.draw_share <= calm_at),
+        (loads.draw_share < release) & (loads.uncapped_share < calm_at),
     )
     since = np.where(calm, np.where(memory.calm_since_ns < 0, now_ns, memory.calm_since_ns), -1)
     dwell = np.where(band == _BRAKE, _BRAKE_DWELL_SECONDS, settings.release_dwell_seconds)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.allocation import even_gangs
+from controller.cap_reason import CapReason
 from controller.controller_state import State
 from controller.decide import Situation
 from controller.filling import Filling, Room
-from controller.tick_values import CapReason
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
@@ -37,7 +37,8 @@ class Permit:
         near_share: In 0..1.
         restore_watts: Caps that come back in one step after a change of leader, 0 for none,
             (n_gpus,).
-        refused: ``CapReason`` where raising is not permitted.
+        refused: ``CapReason`` where raising is not permitted, (n_gpus,).
+        stopped: What keeps the whole replica from raising, NOT_CAPPED for nothing.
     """
 
     gpus: BoolArray
@@ -45,7 +46,8 @@ class Permit:
     near_watts: FloatArray
     near_share: float
     restore_watts: FloatArray
-    refused: CapReason
+    refused: IntArray
+    stopped: CapReason = CapReason.NOT_CAPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,12 @@ class Grants:
     Attributes:
         cap_watts: (n_gpus,).
         reason: Why a GPU gets less than was decided, NOT_CAPPED where it does not, (n_gpus,).
+        binding_domain: Where the raise found too little room, -1 for nowhere, (n_gpus,).
     """
 
     cap_watts: FloatArray
     reason: IntArray
+    binding_domain: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +106,32 @@ def grant(
     gap, kinds = wanted_watts - caps, state.calm_wants.gang_kinds
     if not (gap > 0.5).any():
         nothing = np.full(topology.n_gpus, int(CapReason.NOT_CAPPED), dtype=np.int64)
-        return Grants(even_gangs(caps, kinds, now.active), nothing)
+        return Grants(even_gangs(caps, kinds, now.active), nothing, nothing - 1)
     small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
     # A floor is promised, so nobody rests a little below it.
     small &= caps >= np.minimum(topology.floor_watts, wanted_watts)
     raising = now.active & (gap > 0.5) & ~small
-    reason = np.where(gap > 0.5, int(CapReason.RAISE_RATE), int(CapReason.NOT_CAPPED))
-    reason = np.where(raising & ~permit.gpus, int(permit.refused), reason)
+    # What is too small to be raised waits for nothing: it stays.
+    waits_for_rate = (gap > 0.5) & ~small
+    reason = np.where(waits_for_rate, int(CapReason.RAISE_RATE), int(CapReason.NOT_CAPPED))
+    reason = np.where(raising & ~permit.gpus, permit.refused, reason)
     raising &= permit.gpus
+    binding = np.full(topology.n_gpus, -1, dtype=np.int64)
     if raising.any():
-        goal, held_back, by_rate = _raised(_Raise(state, raising), caps, wanted_watts, now, permit)
+        goal, binding, by_rate = _raised(_Raise(state, raising), caps, wanted_watts, now, permit)
         why = np.where(by_rate, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
         caps = np.maximum(np.floor(goal + 1e-6), caps)
-        waits = raising & (wanted_watts - caps > 0.5) & held_back
+        waits = raising & (wanted_watts - caps > 0.5) & (binding >= 0)
         reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
-    return Grants(even_gangs(caps, kinds, now.active), reason.astype(np.int64))
+    return Grants(even_gangs(caps, kinds, now.active), reason.astype(np.int64), binding)
 
 
 def _raised(
     steps: _Raise, caps: FloatArray, wanted: FloatArray, now: Situation, permit: Permit
-) -> tuple[FloatArray, BoolArray, BoolArray]:
-    """Raised caps, who was held back, and whether by a rate, (n_gpus,) each.
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """Raised caps, which domain held back whom, -1 for none, and whether by a rate, (n_gpus,) each.
 
     What was held before a change of leader comes back first and in one step, the rest at the rate;
     both only into room that the worst case leaves, and then only as the bands allow.
@@ -155,7 +162,7 @@ def _raised(
         goal, by_band = steps.fill(caps, goal, now.expected_watts, paced_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
         slow = np.where(by_band >= 0, np.append(paced_dc < band_dc, False)[by_band], slow)
-    return goal, held_back >= 0, slow
+    return goal, held_back, slow
 
 
 def paced(room: FloatArray, near: FloatArray, share: float) -> FloatArray:

@@ -16,6 +16,7 @@ from controller.bands import (
     update_rises,
 )
 from controller.breaker_heat import heat_limits, must_brake
+from controller.cap_reason import RAISES_STOPPED, CapReason
 from controller.changes import new_rise
 from controller.coincidence import coincidence, lasting
 from controller.controller_state import State
@@ -33,8 +34,8 @@ from controller.heat_budget import budgeted_target
 from controller.locks import most_drawn, unlocked_draw
 from controller.picture import Picture
 from controller.recovery import restorable_watts
-from controller.tick_values import Band, CapReason, Observations, Tick, Topology
-from wattpack.power.domain_tree import BoolArray, FloatArray
+from controller.tick_values import Band, Observations, Tick, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import survivable_watts
 from wattpack.power.recent_highest import RecentHighest
 from wattpack.units import NS_PER_SECOND
@@ -49,6 +50,7 @@ __all__ = [
     "move_bands",
     "open_situation",
     "raise_permit",
+    "raises_stopped",
 ]
 
 # As plain numbers: comparing arrays with an enum takes five times as long.
@@ -156,8 +158,8 @@ def move_bands(
     situation: Situation,
     cap_band: FloatArray,
     spare: FloatArray,
-) -> tuple[State, Situation]:
-    """Each domain's next band, and the situation with the load limits that follow.
+) -> tuple[State, Situation, DomainLoads]:
+    """Each domain's next band, the situation with the load limits that follow, what moved bands.
 
     Args:
         tick: What is known now.
@@ -201,6 +203,7 @@ def move_bands(
     return (
         replace(state, bands=bands, rises=rises, held=held),
         replace(situation, load_limit_watts=np.where(limited, target * base, np.inf)),
+        loads,
     )
 
 
@@ -260,19 +263,41 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
 
 def raise_permit(tick: Tick, state: State) -> Permit:
     """Who may raise now (I4, I6)."""
-    observed, tree = tick.observations, tick.topology.tree
+    tree = tick.topology.tree
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    starting = tick.now_ns - state.commitments.since_ns < tick.lease_ns
-    fenced = observed.highest_epoch_seen > observed.epoch
-    may = observed.leading and observed.may_raise and not starting and not fenced
+    stopped = raises_stopped(tick, state)
     free = ~state.load.any_above_gpu(state.recovering & tree.enforce)
     paid_seconds = min(seconds, _LONGEST_RAISE_SECONDS)
     rate = tree.max_raise_watts_per_second * paid_seconds
     return Permit(
-        gpus=free & may,
+        gpus=free & (stopped is CapReason.NOT_CAPPED),
         watts=np.where(tree.enforce, rate, np.inf),
         near_watts=_NEAR_TARGET_SHARE * base_watts(state),
         near_share=-math.expm1(-paid_seconds / _CLOSING_SECONDS),
         restore_watts=restorable_watts(tick, state),
-        refused=CapReason.RAISE_RATE if may else CapReason.STARTING,
+        refused=_refused(free, stopped),
+        stopped=stopped,
     )
+
+
+def raises_stopped(tick: Tick, state: State) -> CapReason:
+    """What keeps this replica from raising anything (I4), NOT_CAPPED for nothing.
+
+    Of several the first of ``RAISES_STOPPED``: when it ends, the next one is told.
+    """
+    observed = tick.observations
+    holds = {
+        CapReason.NOT_LEADING: not observed.leading,
+        CapReason.LEASE_NOT_RENEWED: not observed.may_raise,
+        CapReason.EPOCH_BEHIND: observed.highest_epoch_seen > observed.epoch,
+        CapReason.STARTING: tick.now_ns - state.commitments.since_ns < tick.lease_ns,
+    }
+    return next((why for why in RAISES_STOPPED if holds[why]), CapReason.NOT_CAPPED)
+
+
+def _refused(free: BoolArray, stopped: CapReason) -> IntArray:
+    """Why each GPU would not be raised, (n_gpus,): a start is over sooner than a recovery."""
+    soon = stopped in {CapReason.NOT_CAPPED, CapReason.STARTING}
+    otherwise = CapReason.RAISE_RATE if stopped is CapReason.NOT_CAPPED else stopped
+    held_back = CapReason.RECOVERING if soon else stopped
+    return np.where(free, int(otherwise), int(held_back))

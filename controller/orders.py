@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.cap_reason import CapReason
 from controller.controller_state import State
 from controller.decide import Decided, Situation
 from controller.grants import Grants, Permit, grant
@@ -30,12 +31,14 @@ class Orders:
         commands: The batches.
         lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
         guaranteed: I1's worst case.
+        raises_stopped: What keeps this replica from raising anything, NOT_CAPPED for nothing.
     """
 
     grants: Grants
     commands: Commands
     lock_watts: FloatArray
     guaranteed: GuaranteedCase
+    raises_stopped: CapReason
 
 
 def give_orders(
@@ -77,7 +80,7 @@ def give_orders(
         decided_ns=tick.now_ns,
     )
     commands = quieted(tick, state.commitments, commands)
-    return Orders(grants, commands, lock_watts, case)
+    return Orders(grants, commands, lock_watts, case, permit.stopped)
 
 
 def _free_watts(tick: Tick, picture: Picture, permit: Permit) -> FloatArray:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from controller.alarms import Alarms, Condition, debounced
+from controller.bands import calm_share, release_share
+from controller.cap_verdicts import cap_verdicts
 from controller.controller_state import State
-from controller.decide import Decided, Situation
-from controller.judge import braked_gpus
+from controller.judge import base_watts
+from controller.judgement import Judgement
 from controller.meters import shown_share
-from controller.orders import Orders
-from controller.picture import Picture
 from controller.reserve_feeds import reserve_missing
-from controller.tick_values import Band, CapReason, Decisions, Tick, Transition
+from controller.tick_values import Band, Decisions, Tick, Transition
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
-__all__ = ["Judgement", "cap_reasons", "report"]
+__all__ = ["report"]
 
 # Research page on power, "Leases": disagreement above 8 % is an alarm.
 _MISMATCH_SHARE = 0.08
@@ -27,66 +26,31 @@ _SILENT_SHARE = 0.2
 _METER_UNUSED_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Everything that ``report`` speaks about.
-
-    Attributes:
-        previous: State before the tick.
-        state: State with this tick's bands, heat and trust.
-        picture: What was known.
-        situation: What had to be respected.
-        decided: What would be commanded, also in DryRun.
-        orders: What is commanded.
-        cap_band_watts: (n_domains,).
-        release_watts: Draw below which caps are lifted, (n_domains,).
-    """
-
-    previous: State
-    state: State
-    picture: Picture
-    situation: Situation
-    decided: Decided
-    orders: Orders
-    cap_band_watts: FloatArray
-    release_watts: FloatArray
-
-
-def cap_reasons(tick: Tick, j: Judgement) -> IntArray:
-    """Why each GPU is below its request, the strongest cause last, (n_gpus,)."""
-    topology, decided, grants = tick.topology, j.decided.cap_watts, j.orders.grants
-    short = decided < topology.request_watts - 1.0
-    # Who is not short has the reason of its grant, which mostly is none.
-    reason = np.where(short, int(CapReason.DOMAIN_BAND), grants.reason)
-    reason[short & j.decided.held_by_jump] = CapReason.SURVIVABLE_JUMP
-    with np.errstate(invalid="ignore"):
-        overridden = short & (decided >= tick.observations.override_cap_watts - 1.0)
-    reason[overridden] = CapReason.OVERRIDE
-    braked = braked_gpus(j.state, np.ones(topology.n_domains, dtype=np.bool_))
-    reason[braked] = CapReason.BRAKE
-    reason[~j.situation.active] = CapReason.UNCONTROLLED
-    reason[short & ~topology.enforced_gpu] = CapReason.DRY_RUN
-    return reason
-
-
 def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     """The tick's decisions with every change of band or condition, and the conditions now."""
     load, state = j.state.load, j.state
     missing = reserve_missing(load, state.available_watts, tick.settings)
     alarms = debounced(j.previous.alarms, _conditions(tick, j, missing), tick.now_ns)
+    base, cap_band, verdicts = base_watts(state), j.loads.cap_band, cap_verdicts(tick, j)
     worst = load.sum_gpus(j.picture.highest_watts) * load.gpu_factor + j.situation.worst_rest_watts
     decisions = Decisions(
         draw_watts=j.picture.draw_watts,
         worst_watts=worst,
         guaranteed_watts=j.orders.guaranteed.watts,
         survivable_watts=j.situation.survivable_watts,
-        cap_band_watts=j.cap_band_watts,
-        release_watts=j.release_watts,
+        guaranteed_limit_watts=load.rating_watts,
+        base_watts=base,
+        cap_band_watts=_band_watts(j),
+        calm_watts=calm_share(cap_band, tick.settings) * base,
+        release_watts=release_share(cap_band, tick.settings) * base,
+        uncapped_watts=j.loads.uncapped_share * base,
+        recovering=state.recovering,
+        raises_stopped=j.orders.raises_stopped,
         heat=state.heat,
         band=state.bands.band,
-        binding_domain=j.decided.binding_domain,
-        reason=cap_reasons(tick, j),
-        decided_cap_watts=j.decided.cap_watts,
+        binding_domain=verdicts.binding_domain,
+        reason=verdicts.reason,
+        decided_cap_watts=verdicts.decided_watts,
         highest_cap_watts=j.picture.highest_watts,
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
@@ -107,6 +71,11 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     return decisions, alarms
 
 
+def _band_watts(j: Judgement) -> FloatArray:
+    """Draw at which each domain begins to cap, (n_domains,)."""
+    return j.loads.cap_band * base_watts(j.state)
+
+
 def _known_share(state: State) -> FloatArray:
     share = shown_share(state.meters)
     return np.where(np.isnan(share), 1.0, share)
@@ -122,7 +91,7 @@ def _conditions(tick: Tick, j: Judgement, reserve_is_missing: BoolArray) -> Bool
     holds = np.zeros((len(Condition), len(load.tree)), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         forecast = tick.observations.forecast_p99_watts
-        holds[Condition.FORECAST_ABOVE] = forecast > j.cap_band_watts
+        holds[Condition.FORECAST_ABOVE] = forecast > _band_watts(j)
         # Both of the time of the reading: a meter that lags behind a load step is no mismatch.
         most = (1.0 + _MISMATCH_SHARE) * metered.modelled_watts
         holds[Condition.METER_MISMATCH] = j.picture.complete & (metered.meter_watts > most)
@@ -157,13 +126,14 @@ def _poisoned_nodes(tick: Tick) -> IntArray:
 
 def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     old, new = j.previous.bands.band, j.state.bands.band
+    cap_band_watts = _band_watts(j)
     for i in (old != new).nonzero()[0]:
         yield Transition(
             tick.topology.tree.names[i],
             "band",
             Band(new[i]).name.title(),
             f"{Band(old[i]).name} -> {Band(new[i]).name}: draw {j.picture.draw_watts[i]:.0f} W, "
-            f"cap band {j.cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}"
+            f"cap band {cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}"
             + ("" if tick.topology.tree.enforce[i] else "; DryRun: nothing is written"),
         )
 
@@ -195,7 +165,7 @@ def _alarm_changes(tick: Tick, j: Judgement, alarms: Alarms) -> Iterator[Transit
 def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
     """What each condition says of each domain, with its figures."""
     rating, draw = j.state.load.rating_watts, j.picture.draw_watts
-    band, forecast = j.cap_band_watts, tick.observations.forecast_p99_watts
+    band, forecast = _band_watts(j), tick.observations.forecast_p99_watts
 
     def held(what: str, watts: FloatArray, against: str, bound: FloatArray) -> list[str]:
         figures = zip(watts, bound, strict=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.bands import cap_band_share, release_share
+from controller.bands import cap_band_share
 from controller.carry_over import carry_over
 from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.commitments import record, seen
@@ -27,8 +27,9 @@ from controller.judge import (
     move_bands,
     open_situation,
 )
+from controller.judgement import Judgement
 from controller.orders import give_orders
-from controller.outcome import Judgement, report
+from controller.outcome import report
 from controller.picture import look
 from controller.recovery import update_recovery
 from controller.reserve_feeds import take_feeds, unseen_heat
@@ -62,16 +63,12 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     together, together_now, situation = measure_coincidence(tick, state, picture, situation)
     spare = spare_share(state.rated_load, state.heat, base_watts(state), tick.settings)
     cap_band = budgeted_band(cap_band_share(state.rises, tick.settings), spare)
-    state, situation = move_bands(tick, state, picture, situation, cap_band, spare)
+    state, situation, loads = move_bands(tick, state, picture, situation, cap_band, spare)
     state, situation = _shed(tick, state, picture.draw_watts, situation)
     enforced = enforced_situation(tick.topology, situation)
     decided, commanded = decide_caps(tick, state, situation, enforced)
     orders = give_orders(tick, state, picture, enforced, commanded)
-    base = base_watts(state)
-    release_watts = release_share(cap_band, tick.settings) * base
-    judgement = Judgement(
-        previous, state, picture, situation, decided, orders, cap_band * base, release_watts
-    )
+    judgement = Judgement(previous, state, picture, situation, loads, decided, commanded, orders)
     decisions, alarms = report(tick, judgement)
     state = replace(
         state,

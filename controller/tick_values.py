@@ -20,6 +20,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.cap_reason import CapReason
 from controller.lock_law import LockLaw
 from wattpack.fencing import EPOCH_ROOM
 from wattpack.power.domain_tree import BoolArray, DomainTree, FloatArray, IntArray
@@ -33,21 +34,6 @@ class Band(IntEnum):
     RELEASING = 1
     CAPPING = 2
     BRAKE = 3
-
-
-class CapReason(IntEnum):
-    """Why a GPU's cap is below its request; the console and ``explain`` spell them out."""
-
-    NOT_CAPPED = 0
-    DOMAIN_BAND = 1  # a domain above it reached its cap band
-    SURVIVABLE_JUMP = 2  # I2: everything at its cap at once would heat the breaker too far
-    BRAKE = 3  # predicted heat > 0.5 or load above r_max
-    WAITING_FOR_READ_BACK = 4  # I6: the power is promised but still held elsewhere
-    RAISE_RATE = 5  # restoring is rate-limited
-    OVERRIDE = 6  # a PowerOverride
-    STARTING = 7  # a new leader raises nothing for one ttl
-    UNCONTROLLED = 8  # no actuator or no fresh report: budgeted at its default limit
-    DRY_RUN = 9  # would be capped; the domain is in DryRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,13 +324,22 @@ class Decisions:
         worst_watts: AC draw with every GPU at the highest cap it may hold (I2), (n_domains,).
         guaranteed_watts: AC draw of I1's worst case, (n_domains,).
         survivable_watts: The most that ``worst_watts`` may be (I2), (n_domains,).
+        guaranteed_limit_watts: The most that ``guaranteed_watts`` may be (I1), (n_domains,).
+        base_watts: What bands are shares of: what the feeds carry, or a lower budget, (n_domains,).
         cap_band_watts: (n_domains,).
-        release_watts: Draw below which caps are lifted, (n_domains,).
+        calm_watts: At or below this a brake ends, (n_domains,).
+        release_watts: Draw below which caps are lifted, if ``uncapped_watts`` is below
+            ``calm_watts``, too, (n_domains,).
+        uncapped_watts: What would be drawn without caps, as the bands expect it, (n_domains,).
+        recovering: Nothing is raised above guaranteed caps until the domain was heard for long
+            enough and is cool (I6), (n_domains,).
+        raises_stopped: What keeps this replica from raising anything, NOT_CAPPED for nothing.
         heat: Breaker heat, 1 = trip, (n_domains,).
         band: ``Band`` values, (n_domains,).
-        binding_domain: For each GPU the domain that held it back, -1 for none, (n_gpus,).
+        binding_domain: The domain that ``reason`` speaks of, -1 for none, (n_gpus,).
         reason: ``CapReason`` values, (n_gpus,).
-        decided_cap_watts: What would be commanded, also in DryRun, (n_gpus,).
+        decided_cap_watts: What would be commanded, also by domains in DryRun where those that
+            enforce leave the GPU its request, (n_gpus,).
         highest_cap_watts: The highest cap each GPU may hold now, (n_gpus,).
         trusted: (n_gpus,).
         silent_nodes: (n_nodes,).
@@ -367,8 +362,14 @@ class Decisions:
     worst_watts: FloatArray
     guaranteed_watts: FloatArray
     survivable_watts: FloatArray
+    guaranteed_limit_watts: FloatArray
+    base_watts: FloatArray
     cap_band_watts: FloatArray
+    calm_watts: FloatArray
     release_watts: FloatArray
+    uncapped_watts: FloatArray
+    recovering: BoolArray
+    raises_stopped: CapReason
     heat: FloatArray
     band: IntArray
     binding_domain: IntArray

@@ -42,7 +42,18 @@ JUMP_SECONDS = 3.0
 
 UNTRUSTED_SECONDS = 8.0
 BOUND_REASONS = frozenset({"DOMAIN_BAND", "SURVIVABLE_JUMP"})
-FREE_REASONS = frozenset({"UNCONTROLLED", "STARTING", "RAISE_RATE"})
+FREE_REASONS = frozenset(
+    {
+        "UNCONTROLLED",
+        "UNTRUSTED",
+        "STARTING",
+        "RAISE_RATE",
+        "RECOVERING",
+        "LEASE_NOT_RENEWED",
+        "EPOCH_BEHIND",
+        "NOT_LEADING",
+    }
+)
 
 
 class HeldBoard(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.tick_values import CapReason, Decisions, Observations, Topology
+from controller.cap_reason import CapReason
+from controller.tick_values import Decisions, Observations, Topology
 from simulation.cap_effects import CAUSES, DecidedCaps, FallCause
 from simulation.monitor import Told
 from simulation.world import World

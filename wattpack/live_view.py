@@ -105,6 +105,16 @@ class LiveDomain(_View):
         release_watts: Draw below which caps are lifted again.
         worst_watts: Draw if every GPU went to the highest cap that it may hold (I2).
         survivable_watts: The most that ``worst_watts`` may be (I2).
+        guaranteed_watts: Draw of I1's worst case: guaranteed caps, or default limits where nothing
+            holds a server down.
+        guaranteed_limit_watts: The most that ``guaranteed_watts`` may be (I1).
+        base_watts: What bands are shares of: what the feeds carry, or a lower budget.
+        calm_watts: A brake ends at or below it; capping ends with ``uncapped_watts`` below it, too.
+        uncapped_watts: What would be drawn without caps, as the bands expect it.
+        recovering: Nothing is raised above guaranteed caps until servers were heard for long enough
+            and the breaker is cool (I6).
+        servers: Below the domain.
+        heard_servers: Of them, those with a fresh report.
         heat: Of the breaker, 1 = trip.
     """
 
@@ -122,6 +132,16 @@ class LiveDomain(_View):
     capped_gpus: int
     release_watts: float | None = None
     survivable_watts: float | None = None
+    guaranteed_watts: float | None = None
+    guaranteed_limit_watts: float | None = None
+    base_watts: float | None = None
+    calm_watts: float | None = None
+    uncapped_watts: float | None = None
+    recovering: bool = False
+    servers: int | None = None
+    heard_servers: int | None = None
+    raise_watts_per_second: float | None = None
+    """At which caps below it come back."""
     forecast_p50_watts: float | None = None
     forecast_p95_watts: float | None = None
     forecast_p99_watts: float | None = None
@@ -217,6 +237,8 @@ class LiveView(_View):
     decisions: list[LiveDecision]
     simulated: bool = False
     label: str = ""
+    raises_stopped: str = ""
+    """Name of the ``CapReason`` that keeps this replica from raising any cap; empty for none."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:

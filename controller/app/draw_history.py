@@ -8,8 +8,8 @@ import numpy as np
 
 from controller.app.live_view_builder import gpus_by_domain
 from controller.app.tick_loop import TickOutcome
+from controller.cap_reason import CapReason
 from controller.day_maximum import HOUR_NS, HOURS
-from controller.tick_values import CapReason
 from forecasting.series_source import SeriesId
 from forecasting.sqlite.history_store import DEFAULT_RETENTION, HistoryStore
 from wattpack.errors import WattpackError
@@ -21,7 +21,12 @@ SERIES = "domain_draw_watts/"
 HELD_SERIES = "domain_held_share/"
 """Share of a domain's GPUs that caps hold below their request: what they draw is no demand."""
 
-_NOT_HELD = (CapReason.NOT_CAPPED, CapReason.UNCONTROLLED, CapReason.DRY_RUN)
+_NOT_HELD = (
+    CapReason.NOT_CAPPED,
+    CapReason.UNCONTROLLED,
+    CapReason.UNTRUSTED,
+    CapReason.DRY_RUN,
+)
 # Ten samples a ten-minute bin would do; twenty keep the maximum honest.
 PERIOD_NS = 30 * NS_PER_SECOND
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
+from controller.cap_reason import CapReason
+from controller.tick_values import Band, Decisions, Observations, Topology
 from controller.units_watch import SeenBoard
 from controller.work_curves import Curves, speeds_at
 from controller.work_seen import PodWork
@@ -27,7 +28,7 @@ from wattpack.live_view import (
     LiveTier,
     LiveView,
 )
-from wattpack.power.domain_tree import FloatArray, IntArray
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 #: Shown where a GPU has a pod whose name is not the reader's to know.
 HIDDEN_POD = "(hidden)"
@@ -115,10 +116,32 @@ def gpus_by_domain(topology: Topology) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class DomainCounts:
-    """GPUs below each domain, and those held below their request, both (n_domains,)."""
+    """What is below each domain, (n_domains,) each.
+
+    Attributes:
+        gpus: All of them.
+        capped: Those held below their request.
+        servers: All of them.
+        heard_servers: Those with a fresh report.
+    """
 
     gpus: IntArray
     capped: IntArray
+    servers: IntArray
+    heard_servers: IntArray
+
+
+def _counts(topology: Topology, decisions: Decisions) -> DomainCounts:
+    def below(nodes: BoolArray) -> IntArray:
+        here = np.bincount(topology.domain_of_node[nodes], minlength=topology.n_domains)
+        return topology.tree.sum_up(here.astype(np.float64)).astype(np.int64)
+
+    return DomainCounts(
+        gpus=gpus_by_domain(topology),
+        capped=capped_by_domain(topology, decisions),
+        servers=below(np.ones(topology.n_nodes, dtype=np.bool_)),
+        heard_servers=below(~decisions.silent_nodes),
+    )
 
 
 def live_view(
@@ -129,7 +152,7 @@ def live_view(
     context: ViewContext,
 ) -> LiveView:
     """Everything at one tick."""
-    counted = DomainCounts(gpus_by_domain(topology), capped_by_domain(topology, decisions))
+    counted = _counts(topology, decisions)
     return LiveView(
         wall_time_ns=context.wall_time_ns,
         tick=context.tick,
@@ -144,7 +167,13 @@ def live_view(
         decisions=list(recent),
         simulated=context.simulated,
         label=context.label,
+        raises_stopped=_stopped(decisions),
     )
+
+
+def _stopped(decisions: Decisions) -> str:
+    why = decisions.raises_stopped
+    return "" if why is CapReason.NOT_CAPPED else why.name
 
 
 def _domain(
@@ -171,6 +200,15 @@ def _domain(
         worst_watts=round(float(decisions.worst_watts[index]), 1),
         release_watts=_known(decisions.release_watts[index]),
         survivable_watts=_known(decisions.survivable_watts[index]),
+        guaranteed_watts=_known(decisions.guaranteed_watts[index]),
+        guaranteed_limit_watts=_known(decisions.guaranteed_limit_watts[index]),
+        base_watts=_known(decisions.base_watts[index]),
+        calm_watts=_known(decisions.calm_watts[index]),
+        uncapped_watts=_known(decisions.uncapped_watts[index]),
+        recovering=bool(decisions.recovering[index] and tree.enforce[index]),
+        servers=int(counted.servers[index]),
+        heard_servers=int(counted.heard_servers[index]),
+        raise_watts_per_second=_known(tree.max_raise_watts_per_second[index]),
         heat=round(float(decisions.heat[index]), 5),
         band=Band(int(decisions.band[index])).name,
         enforcement="Enforce" if tree.enforce[index] else "DryRun",

@@ -16,7 +16,7 @@ from console.freshness import Age, age
 from console.histories import DAY_BINS, POINTS, DayBins, Histories
 from console.overview import overview, time_to_limit
 from console.placement_rows import CAUSES, placement_view, pod_row
-from controller.tick_values import CapReason
+from controller.cap_reason import CapReason
 from scheduler_plugin.documents.plan_document import PendingReason
 from tests.console.views import make_view
 from wattpack.errors import InputError
@@ -157,12 +157,11 @@ def test_the_first_line_is_safe_and_names_the_tightest_domain() -> None:
 def test_capped_gpus_are_told_by_reason() -> None:
     view = make_view(capped=0)
     reasons = [0] * 416
-    reasons[:9] = [int(r) for r in CapReason if r != CapReason.NOT_CAPPED]
-    reasons[9] = 77
+    reasons[:15] = [*(int(r) for r in CapReason if r != CapReason.NOT_CAPPED), 77]
     line = overview(with_gpus(view, reason=reasons), FRESH)
     assert line.capped == {
-        "brake": 1, "band": 1, "worst case": 1, "starting": 3,
-        "silent": 1, "override": 1, "dry run": 1, "other": 1,
+        "brake": 1, "band": 1, "worst case": 1, "starting": 3, "not raised": 4,
+        "silent": 1, "untrusted": 1, "override": 1, "dry run": 1, "other": 1,
     }  # fmt: skip
     assert line.state == "CAPPING"
 
@@ -240,7 +239,7 @@ def test_a_capped_gpu_is_explained_by_observation_limit_release_holders_and_reme
     assert answer["reason"] == "DOMAIN_BAND"
     assert answer["bindingDomain"] == "row"
     assert "335.9 kW" in str(answer["limit"])
-    assert "release level of 311.2 kW" in str(answer["lifts"])
+    assert "draw less than 311.2 kW" in str(answer["lifts"])
     assert answer["drawWatts"] == make_view().gpus.draw_watts[0]
     holders = answer["holders"]
     assert isinstance(holders, list)

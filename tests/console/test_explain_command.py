@@ -8,7 +8,7 @@ import pytest
 
 from console.app.explain_command import cap_text, leading_view, uuid_of
 from console.cap_reasons import explain_gpu
-from controller.tick_values import CapReason
+from controller.cap_reason import CapReason
 from tests.console.views import make_view
 from wattpack.cli import main
 from wattpack.errors import InputError
@@ -43,9 +43,10 @@ def test_a_capped_gpu_in_words() -> None:
         "draws 113 W\n"
         "  because     DOMAIN_BAND: row reached its cap band, and work of priority 0 is reduced "
         "before anything more important.\n"
-        "  bound by    cap band of row: 12.9 kW, budget 13.6 kW\n"
-        "  to lift it  row has to stay below its release level of 12.0 kW for 30 s; it draws "
-        "12.6 kW\n"
+        "  bound by    cap band of row: 12.9 kW, a share of its rating of 13.6 kW\n"
+        "  to lift it  row has to draw less than 12.0 kW, now 12.6 kW, and without caps less than "
+        "12.6 kW, now 13.7 kW (the highest of the last minute), both for 30 s; a part comes back "
+        "as soon as others below it draw less\n"
         "  work        bound by memory bandwidth with 90% confidence, like decoder-decode; "
         "at 450 W it keeps about 90% of its speed (modelled)\n"
         "  power is at default/pod-3: 2450 W on 4 GPUs, priority 1000\n"
@@ -53,8 +54,7 @@ def test_a_capped_gpu_in_words() -> None:
         "              default/pod-1: 1266 W on 4 GPUs, priority 0\n"
         "  you can     Give it a more important PriorityClass, or move it to a domain with "
         "headroom.\n"
-        "              Raise the domain's budget, if its breaker bears it (kubectl edit "
-        "powerdomain).\n"
+        "              Declare more than its ratingWatts only if its breaker bears it.\n"
         "  as of       tick 1, epoch 3"
     )
 
@@ -74,8 +74,8 @@ def test_a_brake_and_what_is_not_known_in_words() -> None:
         "floor 400 W, draws unknown\n"
         "  because     BRAKE: row is in the brake. Every GPU below it goes to its lowest limit.\n"
         "  bound by    breaker of row: heat 0.01 of 1, draw 12.6 kW, rating 13.6 kW\n"
-        "  to lift it  row has to fall below its cap band of 12.9 kW for 5 s; then caps are raised "
-        "slowly\n"
+        "  to lift it  row has to stay at 12.6 kW or less for 5 s, now 12.6 kW; then it caps by "
+        "its band, and caps are raised slowly\n"
         "  you can     Take load off: suspend low-priority work below row.\n"
         "  as of       tick 1, epoch 3"
     )

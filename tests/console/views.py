@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controller.tick_values import CapReason
+from controller.cap_reason import CapReason
 from wattpack.live_view import (
     LiveAccount,
     LiveCalibration,
@@ -88,6 +88,10 @@ def make_view(
             enforcement="Enforce",
             release_watts=0.88 * (rating if name == "row" else rating / racks),
             survivable_watts=1.25 * (rating if name == "row" else rating / racks),
+            base_watts=rating if name == "row" else rating / racks,
+            calm_watts=0.93 * (rating if name == "row" else rating / racks),
+            uncapped_watts=1.01 * (rating if name == "row" else rating / racks),
+            raise_watts_per_second=0.02 * (rating if name == "row" else rating / racks),
             gpus=gpus if name == "row" else per_rack,
             capped_gpus=capped if name == "row" else 0,
             forecast_p50_watts=0.9 * (rating if name == "row" else rating / racks),

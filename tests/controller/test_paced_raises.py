@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from controller.cap_reason import CapReason
 from controller.decide import Situation
 from controller.grants import Grants, Permit, grant, paced
 from controller.judge import raise_permit
 from controller.step import initial_state
-from controller.tick_values import CapReason, Tick
+from controller.tick_values import Tick
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from tests.controller.test_capped_row import capped_row
 from wattpack.power.domain_tree import FloatArray
@@ -99,7 +100,7 @@ def granted(caps_watts: float, wanted_watts: float, room_watts: float) -> Grants
         near_watts=1000.0 * factor,
         near_share=0.1,
         restore_watts=np.zeros(8),
-        refused=CapReason.RAISE_RATE,
+        refused=np.full(8, int(CapReason.RAISE_RATE)),
     )
     return grant(state, np.full(8, wanted_watts), held, now, permit)
 

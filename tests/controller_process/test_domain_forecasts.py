@@ -14,8 +14,8 @@ from controller.app.draw_history import DrawHistory
 from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.tick_loop import TickOutcome
+from controller.cap_reason import CapReason
 from controller.day_maximum import HOUR_NS
-from controller.tick_values import CapReason
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
 from simulation.kube import EmbeddedKube

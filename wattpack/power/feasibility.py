@@ -136,6 +136,13 @@ class LoadTree:
         marked[:-1] = domains
         return np.asarray(marked.take(self.gpu_domains).any(axis=0))
 
+    def lowest_above_gpu(self, domains: BoolArray) -> IntArray:
+        """The marked domain nearest above each GPU, -1 for none, (n_domains,) -> (n_gpus,)."""
+        marked = np.append(domains, False).take(self.gpu_domains)
+        nearest = len(marked) - 1 - marked[::-1].argmax(axis=0)
+        found = self.gpu_domains[nearest, np.arange(self.n_gpus)]
+        return np.where(marked.any(axis=0), found, -1)
+
 
 def sums_by_arrays(
     bins: IntArray, values: FloatArray, above_all: IntArray, n_domains: int
