@@ -9,12 +9,13 @@ from collections import Counter as Tally
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
 from controller.app.metric_makers import RisingCounters, makers
 from controller.app.odd_servers import odd_servers
 from controller.app.outlook_metrics import OutlookMetrics
+from controller.cap_reason import RAISES_STOPPED
 from controller.servers_aside import Aside
 from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
@@ -40,7 +41,32 @@ class DomainMetrics:
             "domain",
         )
         self.cap_band = gauge("domain_cap_band_watts", "Draw at which caps begin", "domain")
-        self.worst = gauge("domain_worst_watts", "AC draw if every GPU reached its cap", "domain")
+        self.worst = gauge(
+            "domain_worst_watts", "AC draw if every GPU reached the cap that it may hold", "domain"
+        )
+        self.survivable = gauge(
+            "domain_survivable_watts",
+            "The most that the breaker survives until leases end: limit of the worst case (I2)",
+            "domain",
+        )
+        self.guaranteed = gauge(
+            "domain_guaranteed_case_watts",
+            "AC draw with GPUs at guaranteed caps, the largest servers and those that nothing "
+            "holds at default limits (I1)",
+            "domain",
+        )
+        self.guaranteed_limit = gauge(
+            "domain_guaranteed_limit_watts",
+            "Limit of the guaranteed case: the rating over phase imbalance (I1)",
+            "domain",
+        )
+        self.enforced = gauge("domain_enforced", "1 if caps are written, 0 in DryRun", "domain")
+        self.recovering = gauge(
+            "domain_recovering",
+            "1 while nothing is raised above guaranteed caps, until servers were heard and the "
+            "breaker is cool (I6)",
+            "domain",
+        )
         self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
         self.host_share = gauge(
             "domain_host_share_ratio",
@@ -76,6 +102,50 @@ class DomainMetrics:
                 "domain",
             )
         )
+        self._bands: dict[str, int] = {}
+        self._shown: tuple[Gauge, ...] = ()
+
+    def show(
+        self, topology: Topology, seen: Observations, decisions: Decisions, capped: Sequence[int]
+    ) -> None:
+        """Export the domains of one tick; of one that is gone no alert reads a last figure."""
+        tree = topology.tree
+        self._forget(set(self._bands) - set(tree.names))
+        enforced = tree.enforce.astype(np.int64)
+        columns: tuple[tuple[Gauge, Sequence[float]], ...] = (
+            (self.draw, decisions.draw_watts.tolist()),
+            (self.limit, seen.budget_watts.tolist()),
+            (self.rating, tree.rating_watts.tolist()),
+            (self.available, (decisions.available_watts * tree.phase_imbalance).tolist()),
+            (self.reserve_missing, decisions.reserve_missing.astype(np.int64).tolist()),
+            (self.cap_band, decisions.cap_band_watts.tolist()),
+            (self.worst, decisions.worst_watts.tolist()),
+            (self.survivable, decisions.survivable_watts.tolist()),
+            (self.guaranteed, decisions.guaranteed_watts.tolist()),
+            (self.guaranteed_limit, decisions.guaranteed_limit_watts.tolist()),
+            (self.enforced, enforced.tolist()),
+            (self.recovering, (enforced * decisions.recovering).tolist()),
+            (self.heat, decisions.heat.tolist()),
+            (self.host_share, decisions.host_share.tolist()),
+            (self.coincidence, decisions.coincidence.tolist()),
+            (self.band, decisions.band.tolist()),
+            (self.capped, capped),
+        )
+        self._shown = tuple(gauge for gauge, _ in columns)
+        for gauge, values in columns:
+            for name, value in zip(tree.names, values, strict=True):
+                gauge.labels(name).set(value)
+        for name, band in zip(tree.names, decisions.band.tolist(), strict=True):
+            brakes = self.brakes.labels(name)
+            if band == Band.BRAKE and self._bands.get(name) != Band.BRAKE:
+                brakes.inc()
+            self._bands[name] = band
+
+    def _forget(self, gone: Collection[str]) -> None:
+        for name in gone:
+            del self._bands[name]
+            for gauge in self._shown:
+                gauge.remove(name)
 
 
 class StreamMetrics:
@@ -214,38 +284,28 @@ class ControllerMetrics:
         )
         self.leading = gauge("leading", "1 if this replica leads")
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
+        self.raises_stopped = gauge(
+            "raises_stopped",
+            "1 for what keeps this replica from raising any cap (I4): not_leading, "
+            "lease_not_renewed, epoch_behind, starting; all 0: it may raise",
+            "cause",
+        )
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
-        self._bands: dict[str, int] = {}
 
     def observe(
         self, topology: Topology, seen: Observations, decisions: Decisions, capped: list[int]
     ) -> None:
         """Export one tick; ``capped`` counts GPUs below request by domain."""
-        for index, name in enumerate(topology.tree.names):
-            self.domains.draw.labels(name).set(decisions.draw_watts[index])
-            self.domains.limit.labels(name).set(seen.budget_watts[index])
-            self.domains.rating.labels(name).set(topology.tree.rating_watts[index])
-            available = decisions.available_watts[index] * topology.tree.phase_imbalance[index]
-            self.domains.available.labels(name).set(available)
-            self.domains.reserve_missing.labels(name).set(int(decisions.reserve_missing[index]))
-            self.domains.cap_band.labels(name).set(decisions.cap_band_watts[index])
-            self.domains.worst.labels(name).set(decisions.worst_watts[index])
-            self.domains.heat.labels(name).set(decisions.heat[index])
-            self.domains.host_share.labels(name).set(decisions.host_share[index])
-            self.domains.coincidence.labels(name).set(decisions.coincidence[index])
-            band = int(decisions.band[index])
-            self.domains.band.labels(name).set(band)
-            self.domains.capped.labels(name).set(capped[index])
-            brakes = self.domains.brakes.labels(name)
-            if band == Band.BRAKE and self._bands.get(name) != Band.BRAKE:
-                brakes.inc()
-            self._bands[name] = band
+        self.domains.show(topology, seen, decisions, capped)
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.stale_readings.set(int(decisions.stale_readings.sum()))
         self.ignored_epochs.set(int(seen.poisoned_nodes.sum()))
         self.leading.set(int(seen.leading))
         self.epoch.set(seen.epoch)
+        for cause in RAISES_STOPPED:
+            stops = int(decisions.raises_stopped is cause)
+            self.raises_stopped.labels(cause.name.lower()).set(stops)
 
     def observe_outlooks(
         self, outlooks: Mapping[str, Outlook], measured_watts: Mapping[str, float]

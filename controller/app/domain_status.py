@@ -51,6 +51,7 @@ FIELD_MANAGER = "wattpack-controller"
 
 _KINDS: tuple[type[ApiObject], ...] = (PowerDomain, PowerPolicy, PowerOverride, GPUProfile)
 
+_ROUNDING_WATTS = 1e-6
 # Which transitions of the core become which Event; what is not here stays in the audit log only.
 _REASONS: Mapping[str, tuple[EventReason, bool]] = {
     "Capping": (EventReason.CAPS_LOWERED, False),
@@ -303,8 +304,8 @@ def _findings(
 ) -> Iterator[Finding]:
     """What is said of a domain that runs."""
     worst = float(outcome.decisions.guaranteed_watts[index])
-    rating = float(outcome.topology.tree.rating_watts[index])
-    safe = worst <= rating
+    limit = float(outcome.decisions.guaranteed_limit_watts[index])
+    safe = worst <= limit + _ROUNDING_WATTS
     fits = "every GPU's guaranteed cap fits below the rating (I1)"
     if refusal is None:
         notice = budget_notice(domain)
@@ -315,7 +316,7 @@ def _findings(
         yield Finding("Accepted", False, refusal.reason, message)
     if not safe:
         figures = f"worst case {worst:.0f} W with {_counted(outcome, index)}"
-        message = f"{figures}, rating {rating:.0f} W (I1)"
+        message = f"{figures}, rating over phase imbalance {limit:.0f} W (I1)"
         yield Finding("Ready", False, "GuaranteedCapsDoNotFit", message)
     elif refusal is not None:
         yield Finding("Ready", False, refusal.reason, "what was accepted before runs on")
