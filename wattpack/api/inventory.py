@@ -282,16 +282,30 @@ class WorkloadProfileSpec(ApiModel):
         Field(description="Probability that a classifier gave; unset where people say it"),
     ] = None
     phases: Annotated[
-        list[Name], Field(max_length=16, description="Names of its phases, in order")
+        list[Name],
+        Field(
+            max_length=16,
+            description="Names of its phases, in order. Recorded, not acted on yet: kernelMix or "
+            "the workload's entry says what it does",
+        ),
     ] = []
     checkpoint_seconds: Annotated[
         float | None, Field(ge=0, le=1e6, description="Work lost by a stop, seconds")
     ] = None
-    malleable: Annotated[bool, Field(description="Can shrink or be suspended at a checkpoint")] = (
-        False
-    )
+    malleable: Annotated[
+        bool,
+        Field(
+            description="Can shrink or be suspended at a checkpoint. Recorded, not acted on yet: "
+            "nothing is shrunk or suspended for power"
+        ),
+    ] = False
     priority_class: Annotated[
-        str, Field(max_length=253, description="PriorityClass of its pods; empty = any")
+        str,
+        Field(
+            max_length=253,
+            description="PriorityClass of its pods; empty = any. Recorded, not acted on yet: the "
+            "pod's own class counts",
+        ),
     ] = ""
 
 

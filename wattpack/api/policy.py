@@ -65,10 +65,18 @@ class PowerPolicySpec(ApiModel):
         Fraction, Field(description="Request as share of the default limit")
     ] = 1.0
     interactive: Annotated[
-        bool, Field(description="Somebody waits for answers: capped after all other work")
+        bool,
+        Field(
+            description="Somebody waits for answers. Decides only which of two policies of equal "
+            "priority a pod gets; caps go by priority alone, so give such work a higher one"
+        ),
     ] = False
     malleable: Annotated[
-        bool, Field(description="May be shrunk or suspended at a checkpoint before others are cut")
+        bool,
+        Field(
+            description="May be shrunk or suspended at a checkpoint. Recorded, not acted on yet: "
+            "nothing is shrunk or suspended for power"
+        ),
     ] = False
     allowed_actuators: Annotated[
         list[Actuator],
@@ -79,7 +87,13 @@ class PowerPolicySpec(ApiModel):
         ),
     ] = [Actuator.POWER_LIMIT]
     disruptions_per_hour: Annotated[
-        int, Field(ge=0, le=10000, description="Evictions allowed each hour to save power")
+        int,
+        Field(
+            ge=0,
+            le=10000,
+            description="Evictions allowed each hour to save power. Recorded, not acted on yet: "
+            "nothing is evicted for power",
+        ),
     ] = 0
 
 
@@ -87,7 +101,9 @@ class PowerPolicyStatus(ApiModel):
     """Which work matches."""
 
     observed_generation: ObservedGeneration = 0
-    matched_gpus: Annotated[Counter | None, Field(description="GPUs whose work matches")] = None
+    matched_gpus: Annotated[
+        Counter | None, Field(description="GPUs whose work matches. Not filled in yet")
+    ] = None
     conditions: Conditions = []
 
 

@@ -139,7 +139,10 @@ class PowerDomainSpec(ApiModel):
         Field(description="How it is fed; limits hold after every loss of feeds that it declares"),
     ] = Redundancy()
     phases: Annotated[
-        int, Field(ge=1, le=3, description="Phases; imbalance is counted by phaseImbalance")
+        int,
+        Field(
+            ge=1, le=3, description="Phases. Recorded only: phaseImbalance is all that is counted"
+        ),
     ] = 1
     phase_imbalance: Annotated[
         float, Field(ge=1, le=3, description="Worst phase over mean phase current")
@@ -168,7 +171,7 @@ class PowerDomainSpec(ApiModel):
         Field(max_length=32, description="Budgets below the rating; the lowest open window rules"),
     ] = []
     max_raise_fraction_per_second: Annotated[
-        float, Field(gt=0, le=1, description="Fastest raise after a mass expiry, share of rating")
+        float, Field(gt=0, le=1, description="Fastest raise of caps, share of rating a second")
     ] = 0.02
     enforcement: Annotated[
         Enforcement, Field(description="DryRun decides and logs; Enforce writes caps")
