@@ -71,6 +71,20 @@ def test_figures_sum_work_by_class_and_count_runs() -> None:
     assert told["cap_changes_per_gpu_hour"] == pytest.approx(5.0)
 
 
+def test_runs_tell_their_own_time_and_those_that_do_not_are_left_out() -> None:
+    timed = [
+        made_row(wall_seconds=8.0, cpu_seconds=6.0),
+        made_row(wall_seconds=4.0, cpu_seconds=3.0),
+    ]
+    told = figures([*timed, made_row()])
+    assert told["runs_timed"] == 2
+    assert told["runs_wall_seconds"] == 12.0
+    assert told["runs_cpu_seconds"] == 9.0
+    assert told["minutes_of_2000_runs_on_two_cores_wall"] == pytest.approx(100.0)
+    assert told["minutes_of_2000_runs_on_two_cores_cpu"] == pytest.approx(75.0)
+    assert figures([made_row()])["runs_timed"] == 0
+
+
 def test_runs_without_any_meter_are_told_apart() -> None:
     blind = made_row(metered=False, back_seconds=300.0, work=[60.0, 60.0])
     told = figures([made_row(), blind])
