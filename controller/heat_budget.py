@@ -5,9 +5,11 @@ that is listed for 100 % and whose curve the site declares bears more: at the ra
 the reaction heats it by reaction / t_trip(r), by the lower edge of its hot curve. With a budget
 
     H + reaction / t_trip(r) <= budget      r >= 1        cap band = r - rise <= 0.99
-                                                          target   = up to 0.97
 
-so what one excursion spends is missing to the next until the breaker has cooled; at an empty budget
+A target is lifted up to 0.97, which is below the prior's own 0.9775: only a domain whose history
+keeps more free than 3 % gets anything of that.
+
+What one excursion spends is missing to the next until the breaker has cooled; at an empty budget
 the bands are the ordinary ones. Where a budget in watts lies below the rating, crossing it is no
 matter of heat, and nothing is spent. Off unless a domain declares ``heatBudgetRatio``.
 
