@@ -13,7 +13,6 @@ import numpy as np
 from controller.allocation import even_gangs
 from controller.cap_reason import CapReason
 from controller.decide import Decided
-from controller.judge import braked_gpus
 from controller.judgement import Judgement
 from controller.tick_values import Band, Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
@@ -43,22 +42,24 @@ class CapVerdicts:
 def cap_verdicts(tick: Tick, j: Judgement) -> CapVerdicts:
     """The verdict on every GPU."""
     topology, grants = tick.topology, j.orders.grants
-    would_be_short = _short(tick, j.decided)
-    if j.commanded is j.decided:
-        decided, short = j.decided, would_be_short & topology.enforced_gpu
-    else:
+    decided, would_be_short = j.decided, _short(tick, j.decided)
+    all_enforce = bool(topology.tree.enforce.all())
+    short = would_be_short
+    if not all_enforce:
         short = _short(tick, j.commanded) & topology.enforced_gpu
         decided = _either(short, j.commanded, j.decided)
     reason = np.where(short, int(CapReason.DOMAIN_BAND), grants.reason)
     reason[short & decided.held_by_jump] = CapReason.SURVIVABLE_JUMP
-    only_dry = would_be_short & ~short & (reason == CapReason.NOT_CAPPED)
-    reason[only_dry] = CapReason.DRY_RUN
-    binding = np.where(short | only_dry, decided.binding_domain, grants.binding_domain)
+    binding = np.where(short, decided.binding_domain, grants.binding_domain)
+    if not all_enforce:
+        only_dry = would_be_short & ~short & (reason == int(CapReason.NOT_CAPPED))
+        reason[only_dry] = CapReason.DRY_RUN
+        binding[only_dry] = decided.binding_domain[only_dry]
     _mark_overridden(tick, j, decided.cap_watts, short, reason)
     _mark_braked(tick, j, short, reason, binding)
-    waits = reason == CapReason.RECOVERING
-    if waits.any():
-        recovering = j.state.recovering & topology.tree.enforce
+    recovering = j.state.recovering & topology.tree.enforce
+    if recovering.any():
+        waits = reason == int(CapReason.RECOVERING)
         binding = np.where(waits, j.state.load.lowest_above_gpu(recovering), binding)
     inactive = ~j.situation.active
     if inactive.any():
@@ -103,10 +104,10 @@ def _mark_braked(
     """Who is at his lowest limit for a brake, of his own or of a board of his gang."""
     topology, state = tick.topology, j.state
     enforce = topology.tree.enforce
-    braked = braked_gpus(state, enforce) & topology.enforced_gpu
-    if not braked.any():
-        return
     braking = (state.bands.band == int(Band.BRAKE)) & enforce
+    if not braking.any():
+        return
+    braked = state.load.any_above_gpu(braking) & topology.enforced_gpu
     nobody = topology.n_domains
     holder = np.where(braked, state.load.lowest_above_gpu(braking), nobody).astype(np.float64)
     of_gang = even_gangs(holder, state.calm_wants.gang_kinds, j.situation.active)

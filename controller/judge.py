@@ -283,21 +283,23 @@ def raise_permit(tick: Tick, state: State) -> Permit:
 def raises_stopped(tick: Tick, state: State) -> CapReason:
     """What keeps this replica from raising anything (I4), NOT_CAPPED for nothing.
 
-    Of several the first of ``RAISES_STOPPED``: when it ends, the next one is told.
+    Of several the first in the order of ``RAISES_STOPPED``: when it ends, the next one is told.
     """
     observed = tick.observations
-    holds = {
-        CapReason.NOT_LEADING: not observed.leading,
-        CapReason.LEASE_NOT_RENEWED: not observed.may_raise,
-        CapReason.EPOCH_BEHIND: observed.highest_epoch_seen > observed.epoch,
-        CapReason.STARTING: tick.now_ns - state.commitments.since_ns < tick.lease_ns,
-    }
-    return next((why for why in RAISES_STOPPED if holds[why]), CapReason.NOT_CAPPED)
+    holds = (
+        not observed.leading,
+        not observed.may_raise,
+        observed.highest_epoch_seen > observed.epoch,
+        tick.now_ns - state.commitments.since_ns < tick.lease_ns,
+    )
+    return RAISES_STOPPED[holds.index(True)] if True in holds else CapReason.NOT_CAPPED
 
 
 def _refused(free: BoolArray, stopped: CapReason) -> IntArray:
     """Why each GPU would not be raised, (n_gpus,): a start is over sooner than a recovery."""
-    soon = stopped in {CapReason.NOT_CAPPED, CapReason.STARTING}
+    soon = stopped is CapReason.NOT_CAPPED or stopped is CapReason.STARTING
     otherwise = CapReason.RAISE_RATE if stopped is CapReason.NOT_CAPPED else stopped
-    held_back = CapReason.RECOVERING if soon else stopped
-    return np.where(free, int(otherwise), int(held_back))
+    refused = np.full(len(free), int(otherwise), dtype=np.int64)
+    if soon and not free.all():
+        refused[~free] = CapReason.RECOVERING
+    return refused

@@ -40,7 +40,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         survivable_watts=j.situation.survivable_watts,
         guaranteed_limit_watts=load.rating_watts,
         base_watts=base,
-        cap_band_watts=_band_watts(j),
+        cap_band_watts=cap_band * base,
         calm_watts=calm_share(cap_band, tick.settings) * base,
         release_watts=release_share(cap_band, tick.settings) * base,
         uncapped_watts=j.loads.uncapped_share * base,
@@ -126,8 +126,11 @@ def _poisoned_nodes(tick: Tick) -> IntArray:
 
 def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     old, new = j.previous.bands.band, j.state.bands.band
+    changed = (old != new).nonzero()[0]
+    if not changed.size:
+        return
     cap_band_watts = _band_watts(j)
-    for i in (old != new).nonzero()[0]:
+    for i in changed:
         yield Transition(
             tick.topology.tree.names[i],
             "band",
