@@ -28,6 +28,7 @@ from forecasting.prewarming.minute_needs import (
     MinuteQuestion,
 )
 from forecasting.prewarming.needed_quantiles import ROUNDS
+from forecasting.prewarming.planned_minutes import Events, names_within, with_known_effects
 from forecasting.prewarming.priced_replicas import short_share
 from forecasting.prewarming.replica_band import BandRule, ReplicaBand, wishes
 from forecasting.prewarming.replica_need import DEFAULT_RISK, LONGEST_START_SECONDS
@@ -57,11 +58,15 @@ log = logging.getLogger(__name__)
 
 
 class MinuteAnswers:
-    """What was said last, for the rounds: they write whole statuses."""
+    """What was said last, for the rounds: they write whole statuses; and what these have learned.
+
+    A round has ten days of history at hand, from which it learns what earlier events did.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._said: dict[TargetKey, tuple[float, ReplicaNeed]] = {}
+        self._known: dict[TargetKey, Events] = {}
 
     def put(self, key: TargetKey, need: ReplicaNeed, now_seconds: float) -> None:
         """Remember an answer."""
@@ -71,7 +76,19 @@ class MinuteAnswers:
     def keep(self, keys: Iterable[TargetKey]) -> None:
         """Forget all others."""
         with self._lock:
-            self._said = {key: self._said[key] for key in keys if key in self._said}
+            wanted = set(keys)
+            self._said = {key: said for key, said in self._said.items() if key in wanted}
+            self._known = {key: known for key, known in self._known.items() if key in wanted}
+
+    def learned(self, known: Mapping[TargetKey, Events]) -> None:
+        """Of a round: events of known effect, by object. Others keep what an earlier one told."""
+        with self._lock:
+            self._known |= known
+
+    def known(self, key: TargetKey) -> Events:
+        """The newest round's events of an object, learned effects included."""
+        with self._lock:
+            return self._known.get(key, ())
 
     def fresh(self, key: TargetKey, now_seconds: float) -> ReplicaNeed | None:
         """The newest answer; None where there is none of the last minutes."""
@@ -164,7 +181,10 @@ class ReplicaMinutes(PeriodicThread):
             if one.question not in told:
                 continue
             quantiles, levels = told[one.question]
+            planned = names_within(one.question.window(now_seconds), one.question.events)
             need = self._need(one, quantiles, levels, queues.get(one.key, 0.0))
+            if planned:
+                need = _because(need, f"planned: {', '.join(planned)}")
             self._answers.put(one.key, need, now_seconds)
             counts[one.key] = float(need.count)
             self._write(one, need, now_seconds)
@@ -185,7 +205,8 @@ class ReplicaMinutes(PeriodicThread):
         if rule.start_seconds is not None:
             start_seconds = rule.start_seconds
         steps = StartTimes(start_seconds, self._interval_seconds).steps(STEP_SECONDS)
-        question = MinuteQuestion(target.series, steps, rule.wait_seconds)
+        events = with_known_effects(target.events, self._answers.known(target.key))
+        question = MinuteQuestion(target.series, steps, rule.wait_seconds, events)
         return _Asked(target.key, body, rule, question)
 
     def _minutes(self, series: Sequence[SeriesId], start: int, end: int) -> Floats:
@@ -259,6 +280,10 @@ class ReplicaMinutes(PeriodicThread):
         version = str(one.body["metadata"].get("resourceVersion", ""))
         if self._statuses.put(one.body, status, now_seconds, version=version):
             self._written[one.key] = now_seconds
+
+
+def _because(need: ReplicaNeed, why: str) -> ReplicaNeed:
+    return need.model_copy(update={"reason": f"{need.reason}; {why}"[:512]})
 
 
 def band_rule(rule: ReplicaRule) -> BandRule:

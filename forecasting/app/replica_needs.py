@@ -62,6 +62,7 @@ class ReplicaNeeds:
             now_seconds: Unix time.
             monotonic_seconds: Of a clock that is never set.
         """
+        self._minutes.learned({one.target.key: one.events for one in answers if one.made})
         self._steady = {key: state for key, state in self._steady.items() if key in statuses}
         for answer in answers:
             key = answer.target.key

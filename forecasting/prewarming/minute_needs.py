@@ -3,7 +3,8 @@
     minutes of ten days, once a day ─► forests ─┐
     the newest minutes, each round ─────────────┴─► quantiles of the needed rate
 
-Forests of one horizon and objective learn from all services that ask for them.
+Forests of one horizon and objective learn from all services that ask for them, as they would have
+been without planned events.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.clean_history import LARGEST
+from forecasting.events.event_effects import EventGrid
 from forecasting.lightgbm_library import ForestsError
 from forecasting.prewarming.demand_features import REACH, usual_rate
 from forecasting.prewarming.needed_quantiles import (
@@ -24,6 +26,12 @@ from forecasting.prewarming.needed_quantiles import (
     WARM_UP,
     NeededQuantiles,
     fit_needed_quantiles,
+)
+from forecasting.prewarming.planned_minutes import (
+    Events,
+    not_yet_begun,
+    with_events,
+    without_events,
 )
 from forecasting.series_source import DAY_SECONDS, Floats, SeriesId
 
@@ -55,16 +63,23 @@ class MinuteQuestion:
         series: Its demand.
         steps: Of the horizon, the coming minute included.
         wait_seconds: Longest wait that is within the objective.
+        events: What is planned for it, and was, of known effect.
     """
 
     series: SeriesId
     steps: int
     wait_seconds: float
+    events: Events = ()
 
     @property
     def group(self) -> tuple[int, float]:
         """Questions of one group are answered by the same forests."""
         return (self.steps, self.wait_seconds)
+
+    def window(self, now_seconds: float) -> EventGrid:
+        """Minutes that only orders of now can serve, from the newest known one on."""
+        # Decisions come at any second of a minute; so does the end of what they order for.
+        return EventGrid(_floor(now_seconds), STEP_SECONDS, self.steps + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +124,37 @@ class MinuteNeeds:
             self._fitted.pop(gone, None)
         found = {}
         for group, asked in groups.items():
-            fitted = self._model(group, [one.series for one in asked], now_seconds)
+            fitted = self._model(group, asked, now_seconds)
             if fitted is None:
                 continue
             until = _floor(now_seconds)
             rows = self._read([one.series for one in asked], until - RECENT_SECONDS, until)
             for one, row in zip(asked, rows, strict=True):
                 known, usual = cleaned(row), fitted.usual.get(one.series)
-                if known is not None and usual is not None:
-                    found[one] = fitted.model.newest(known, usual), fitted.model.levels
+                if known is None or usual is None:
+                    continue
+                freed = not_yet_begun(*_freed(known, until, one.events), one.events)
+                needed, levels = fitted.model.newest(freed, usual), fitted.model.levels
+                window = one.window(now_seconds)
+                found[one] = with_events(needed, levels, window, one.events), levels
         return found
 
     def _model(
-        self, group: tuple[int, float], series: Sequence[SeriesId], now_seconds: float
+        self, group: tuple[int, float], asked: Sequence[MinuteQuestion], now_seconds: float
     ) -> _Fitted | None:
+        planned = {one.series: one.events for one in asked}
         fitted = self._fitted.get(group)
         tried = self._tried.get(group, -np.inf)
-        news = fitted is None or any(name not in fitted.usual for name in series)
+        news = fitted is None or any(name not in fitted.usual for name in planned)
         if now_seconds - tried < (REFIT_SECONDS / 24 if news else REFIT_SECONDS):
             return fitted
         self._tried[group] = now_seconds
         until = _floor(now_seconds)
-        names = list(dict.fromkeys(series))
+        names = list(planned)
         rows = self._read(names, until - HISTORY_SECONDS, until)
         known = {
-            name: row for name, whole in zip(names, rows, strict=True)
+            name: _freed(row, until, planned[name])[0]
+            for name, whole in zip(names, rows, strict=True)
             if (row := history(whole)) is not None
         }  # fmt: skip
         if known:
@@ -154,6 +175,12 @@ class MinuteNeeds:
         if problem != self._problem:
             log.warning("replicas are decided without forests of minutes: %s", problem)
         self._problem = problem
+
+
+def _freed(row: Floats, until: int, events: Events) -> tuple[Floats, EventGrid]:
+    """Minutes up to a time as they would have been without events, and their times."""
+    grid = EventGrid(until - len(row) * STEP_SECONDS, STEP_SECONDS, len(row))
+    return without_events(row, grid, events), grid
 
 
 def history(row: Floats) -> Floats | None:

@@ -76,6 +76,7 @@ def _answered(
             member, made, i, memory.record(member.identity),
             pool_live_windows=live[member.pool], pool_rehearsed_windows=rehearsals[member.pool],
             awaits_record=member.identity not in state.rehearsed and made.methods[i] != LIMIT,
+            events=events.known[i],
         )
         for i, member in enumerate(members)
     ]  # fmt: skip

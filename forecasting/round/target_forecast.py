@@ -9,6 +9,7 @@ import numpy as np
 
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.engine_memory import RECORDED_LEVEL
+from forecasting.events.planned_event import PlannedEvent
 from forecasting.forecast import Forecast
 from forecasting.series_source import Floats
 from forecasting.targets import Target
@@ -32,6 +33,7 @@ class TargetForecast:
         pool_live_windows: Finished windows of promises that were made to its pool.
         pool_rehearsed_windows: Those of its pool that were gone through afterwards.
         awaits_record: Whether its history, of a day at least, is still to be gone through.
+        events: Planned ones, earlier ones included, of told or learned effect.
     """
 
     target: Target
@@ -43,6 +45,7 @@ class TargetForecast:
     pool_live_windows: int = 0
     pool_rehearsed_windows: int = 0
     awaits_record: bool = False
+    events: tuple[PlannedEvent, ...] = ()
 
     @classmethod
     def refused(cls, target: Target, error: WattpackError) -> TargetForecast:

@@ -72,7 +72,7 @@ class Source(MemorySource):
 class Service:
     """One service, its objects, the thread and the rounds."""
 
-    def __init__(self, values: Floats, **rule: Any) -> None:
+    def __init__(self, values: Floats, events: Sequence[JsonObject] = (), **rule: Any) -> None:
         self.clock = ManualClock(wall_offset_ns=MINUTES * 60 * NS_PER_SECOND)
         self.kube = EmbeddedKube(self.clock)
         self.source = Source({"chat": values, "queue": np.zeros(len(values))})
@@ -81,7 +81,7 @@ class Service:
         body = {
             "apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind,
             "metadata": {"name": "chat", "namespace": "team"},
-            "spec": {"target": target, "replicas": replicas},
+            "spec": {"target": target, "replicas": replicas, "events": list(events)},
         }  # fmt: skip
         self.kube.create(RESOURCE, body, "team")
         self.metrics = ForecastMetrics()
