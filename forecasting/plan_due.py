@@ -25,12 +25,15 @@ from wattpack.api.capacity_question import (
     CapacityPlanSpec,
     ForecastOfDemand,
 )
+from wattpack.times import parse_rfc3339
 
 __all__ = [
+    "LOWER_SECONDS",
     "MOVED_SHARE",
     "Outlooks",
     "digest_of",
     "has_moved",
+    "is_early",
     "outlooks_of",
     "parts_of",
     "reasons_of",
@@ -38,6 +41,10 @@ __all__ = [
 
 #: A forecast that moved by less than this is the same demand.
 MOVED_SHARE = 0.05
+
+#: From an answer to one for less; a round and a half, so that a demand that falls from round to
+#: round waits for no more than half of one (assumed).
+LOWER_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +142,32 @@ def has_moved(status: CapacityPlanStatus, demand: Mapping[str, float]) -> bool:
     if planned.keys() != demand.keys():
         return True
     return any(abs(demand[b] - old) > MOVED_SHARE * max(old, 1e-9) for b, old in planned.items())
+
+
+def is_early(
+    status: CapacityPlanStatus,
+    demand: Mapping[str, float],
+    now_seconds: float,
+    lower_seconds: float,
+) -> bool:
+    """Whether a demand that moved may wait: it only fell, and the last answer is young.
+
+    Whoever needs more is never held back. That answer's time stands in the status, so that neither
+    a restart nor a second replica answers more often.
+
+    Args:
+        status: What was planned.
+        demand: Of now, by bucket, requests per second.
+        now_seconds: Unix time.
+        lower_seconds: From an answer to one for less.
+    """
+    planned = {row.bucket: row.requests_per_second for row in status.demand}
+    if planned.keys() != demand.keys() or status.solved_at is None:
+        return False
+    if any(demand[b] - old > MOVED_SHARE * max(old, 1e-9) for b, old in planned.items()):
+        return False
+    try:
+        age_seconds = now_seconds - parse_rfc3339(status.solved_at).timestamp()
+    except ValueError:
+        return False
+    return 0 <= age_seconds < lower_seconds

@@ -34,6 +34,7 @@ from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.app.rehearsal_process import RehearsalProcess
 from forecasting.app.replica_minutes import Outlets, Pace, ReplicaMinutes
+from forecasting.plan_due import LOWER_SECONDS
 from forecasting.remembered_source import RememberedSource
 from forecasting.round.round_state import ForecasterState
 from forecasting.series_source import SeriesSource
@@ -80,6 +81,10 @@ class ForecasterSettings(HistorySettings):
     plan_solve_seconds: float = Field(
         2.0, gt=0, le=60, description="search for one CapacityPlan; explaining takes 5 x as long"
     )
+    plan_lower_seconds: float = Field(
+        LOWER_SECONDS, ge=0, le=86400,
+        description="from an answer of a CapacityPlan to one for less demand",
+    )  # fmt: skip
     metrics_host: str = Field("0.0.0.0", description="on loopback nobody is asked who they are")
     metrics_port: int = Field(0, ge=0, le=65535, description="0 serves no metrics")
     metrics_insecure: bool = Field(False, description="metrics for whoever reaches the port")
@@ -203,6 +208,7 @@ def _run(
         ),
         PlanMetrics(rounds.metrics.registry),
         AnswerOptions(seconds=settings.plan_solve_seconds),
+        settings.plan_lower_seconds,
     )
 
     def failure() -> str:

@@ -20,7 +20,7 @@ from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.forecast_book import ForecastBook
-from forecasting.plan_due import has_moved, reasons_of
+from forecasting.plan_due import LOWER_SECONDS, has_moved, is_early, reasons_of
 from forecasting.plan_question import PlanQuestion, QuestionReader
 from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
 from forecasting.timed_predictor import TimedPredictor
@@ -85,6 +85,7 @@ class PlanThread(PeriodicThread):
         sources: Questions and knowledge.
         metrics: Exported after each look.
         options: What one solve may take.
+        lower_seconds: From an answer to one for less.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class PlanThread(PeriodicThread):
         sources: PlanSources,
         metrics: PlanMetrics,
         options: AnswerOptions | None = None,
+        lower_seconds: float = LOWER_SECONDS,
     ) -> None:
         super().__init__(clock, "capacity-plans", LOOK_SECONDS * NS_PER_SECOND)
+        self._lower_seconds = lower_seconds
         self._clock, self._sources, self._metrics = clock, sources, metrics
         self._options = options or AnswerOptions()
         self._reader = QuestionReader(sources.predictor)
@@ -191,11 +194,14 @@ class PlanThread(PeriodicThread):
         return False, self._unanswered_since_ns[key]
 
     def _is_answered(self, question: PlanQuestion) -> bool:
-        """Whether the figures answer it, or nothing better can be said while forecasts are away."""
+        """Whether the figures answer it, or may: forecasts are away, or it is early for less."""
         status = question.plan.status
         if status.inputs_digest != question.digest:
             return False
-        return bool(question.outlooks.unfit) or not has_moved(status, question.demand)
+        if question.outlooks.unfit or not has_moved(status, question.demand):
+            return True
+        now_seconds = self._clock.wall_time_ns() / NS_PER_SECOND
+        return is_early(status, question.demand, now_seconds, self._lower_seconds)
 
     def _standing(self, question: PlanQuestion) -> PlanVerdict:
         """What is said of figures that still answer."""

@@ -14,6 +14,7 @@ from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.profile_library import gpu_profile_object, shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import LOOK_SECONDS, RETRY_SECONDS, PlanSources, PlanThread
+from forecasting.plan_due import LOWER_SECONDS
 from forecasting.timed_predictor import PREDICTION_SECONDS
 from simulation.kube import EmbeddedKube
 from tests.forecasting.predictor import FlatPredictor
@@ -398,6 +399,30 @@ class TestForecasts:
             world.expect_requests(rate)
             world.look()
         assert world.status()["demand"][0]["requestsPerSecond"] == 21.3
+
+    def test_less_is_answered_so_often_and_more_at_once(self, world: World) -> None:
+        """Whoever follows the mix buys and returns GPUs; a restart has no time of its own."""
+        world.expect_requests(20.0)
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+
+        def planned(rate: float) -> float:
+            world.expect_requests(rate)
+            world.look(2)
+            return float(world.status()["demand"][0]["requestsPerSecond"])
+
+        assert planned(15.0) == 20.0
+        assert world.said()["Ready"] == ("True", "Solved")
+        world.restarted()
+        assert planned(15.0) == 20.0
+        assert planned(25.0) == 25.0
+        assert planned(12.0) == 25.0
+        world.clock.advance_seconds(LOWER_SECONDS)
+        assert planned(12.0) == 12.0
+        assert planned(11.0) == 12.0
+        # What the spec itself asks is a question of its own.
+        world.change(buckets=[{**FORECAST_BUCKET, "requestsPerSecond": 3}])
+        assert planned(8.0) == 8.0
 
     def test_the_stated_rate_is_the_least(self, world: World) -> None:
         world.expect_requests(1.0)
