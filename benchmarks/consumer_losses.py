@@ -43,7 +43,7 @@ from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.kube_objects.power_view import PowerView
 from scheduler_plugin.solve import plan
 from wattpack.api.capacity_plan import CapacityPlan
-from wattpack.api.demand_forecast import ReplicaRule
+from wattpack.api.forecast_replicas import ReplicaRule
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import require_number
 

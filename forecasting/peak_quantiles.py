@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from forecasting.risk_scale import between_levels
-from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
+from wattpack.api.forecast_subject import LEAST_RISK, MOST_RISK
 from wattpack.units import require_number
 
 NAMED_LEVELS: Final[Mapping[str, float]] = MappingProxyType(

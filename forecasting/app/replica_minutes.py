@@ -22,6 +22,8 @@ import numpy as np
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses
+from forecasting.app.replica_steadiness import as_told, steadied_replicas, with_lowerings
+from forecasting.decisions import Decision, SteadyState
 from forecasting.prewarming.minute_needs import (
     STEP_SECONDS,
     MinuteNeeds,
@@ -35,7 +37,7 @@ from forecasting.prewarming.replica_need import DEFAULT_RISK, LONGEST_START_SECO
 from forecasting.prewarming.start_times import StartTimes
 from forecasting.series_source import Floats, SeriesId, SeriesSource
 from forecasting.targets import TargetKey, target_of
-from wattpack.api.demand_forecast import ReplicaNeed, ReplicaRule
+from wattpack.api.forecast_replicas import ReplicaNeed, ReplicaRule
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
 from wattpack.kube.port import JsonObject, KubeApi
@@ -107,6 +109,15 @@ class _Asked:
     question: MinuteQuestion
 
 
+@dataclass(slots=True)
+class _Asker:
+    """What was asked for lately by one object's rule."""
+
+    rule: ReplicaRule
+    band: ReplicaBand
+    steady: SteadyState
+
+
 @dataclass(frozen=True, slots=True)
 class Outlets:
     """Where decisions go.
@@ -163,7 +174,7 @@ class ReplicaMinutes(PeriodicThread):
         self._interval_seconds = pace.interval_seconds
         self._statuses = ForecastStatuses(outlets.kube, outlets.metrics)
         self._needs = MinuteNeeds(self._minutes, pace.rounds)
-        self._bands: dict[TargetKey, tuple[ReplicaRule, ReplicaBand]] = {}
+        self._askers: dict[TargetKey, _Asker] = {}
         self._written: dict[TargetKey, float] = {}
 
     def run_once(self) -> None:
@@ -172,7 +183,7 @@ class ReplicaMinutes(PeriodicThread):
         asked = [one for body in self._objects() if (one := self._asked(body)) is not None]
         keys = {one.key for one in asked}
         self._answers.keep(keys)
-        self._bands = {key: band for key, band in self._bands.items() if key in keys}
+        self._askers = {key: asker for key, asker in self._askers.items() if key in keys}
         self._written = {key: at for key, at in self._written.items() if key in keys}
         told = self._needs.quantiles([one.question for one in asked], now_seconds)
         queues = self._queues([one for one in asked if one.question in told], now_seconds)
@@ -237,36 +248,39 @@ class ReplicaMinutes(PeriodicThread):
         rule, now_seconds = one.rule, ns_to_seconds(self._clock.monotonic_ns())
         banded = band_rule(rule)
         (order,), (keep,) = wishes([banded], quantiles[None], levels)
-        _, band = self._band(one, banded, order, now_seconds)
-        (wish,) = band.after(now_seconds, order, keep, np.array([queued]))
-        count = int(min(max(wish, rule.least), rule.most))
-        band.position = np.array([float(count)])
+        asker = self._asker(one, banded, order, now_seconds)
+        (banded_count,) = asker.band.after(now_seconds, order, keep, np.array([queued]))
+        bounded = min(max(float(banded_count), rule.least), rule.most)
+        wish = Decision(bounded, math.nan, "cost", "by the last minutes")
+        made, asker.steady = steadied_replicas(wish, now_seconds, asker.steady, rule, 0.0)
+        count = int(made.amount)
+        asker.band.position = np.array([made.amount])
         within = one.question.steps * STEP_SECONDS
         short = short_share(quantiles, levels, rule.rate, count)
         reason = (
-            f"{count} are short in {short:.2%} of the next {within:g} s, by the last minutes; "
+            f"{count} are short in {short:.2%} of the next {within:g} s, {made.reason}; "
             f"{order[0]:g} would be ordered, {keep[0]:g} kept"
         )
         if queued:
             reason += f"; {queued:.6g} requests wait"
-        return ReplicaNeed(
+        need = ReplicaNeed(
             count=count, within_seconds=float(within), short_risk=short, reason=reason[:512]
         )
+        return with_lowerings(need, asker.steady, self._clock.wall_time_ns() / NS_PER_SECOND)
 
-    def _band(
-        self, one: _Asked, rule: BandRule, order: Floats, now_seconds: float
-    ) -> tuple[ReplicaRule, ReplicaBand]:
+    def _asker(self, one: _Asked, rule: BandRule, order: Floats, now_seconds: float) -> _Asker:
         """Of this rule; a new one begins with what the status says."""
-        known = self._bands.get(one.key)
-        if known is not None and known[0] == one.rule:
+        known = self._askers.get(one.key)
+        if known is not None and known.rule == one.rule:
             return known
-        said = ((one.body.get("status") or {}).get("replicas") or {}).get("count")
-        first = order if said is None else np.array([float(said)])
+        told = (one.body.get("status") or {}).get("replicas")
+        steady = as_told(told, self._clock.wall_time_ns() / NS_PER_SECOND, now_seconds)
+        first = order if steady.amount is None else np.array([steady.amount])
         band = ReplicaBand([rule], first)
-        if said is not None:
+        if steady.amount is not None:
             band.hold_at(now_seconds, first)
-        self._bands[one.key] = one.rule, band
-        return self._bands[one.key]
+        self._askers[one.key] = _Asker(one.rule, band, steady)
+        return self._askers[one.key]
 
     def _write(self, one: _Asked, need: ReplicaNeed, now_seconds: float) -> None:
         status = dict(one.body.get("status") or {})

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from forecasting.app.replica_minutes import MinuteAnswers
-from forecasting.decisions import ChangeLimits, SteadyState, steadied
+from forecasting.app.replica_steadiness import as_told, steadied_replicas, with_lowerings
+from forecasting.decisions import SteadyState
 from forecasting.lead_time import StepWindow
 from forecasting.prewarming.replica_need import (
     LONGEST_START_SECONDS,
@@ -21,7 +22,8 @@ from forecasting.prewarming.replica_need import (
 from forecasting.prewarming.start_times import StartTimes
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
-from wattpack.api.demand_forecast import ForecastLead, ReplicaNeed, ReplicaRule
+from wattpack.api.demand_forecast import ForecastLead
+from wattpack.api.forecast_replicas import ReplicaNeed, ReplicaRule
 from wattpack.kube.port import JsonObject
 
 Status = dict[str, Any]
@@ -31,7 +33,7 @@ HOLD_SECONDS: Final = 1800.0
 
 
 class ReplicaNeeds:
-    """Remembers what it asked for: more at once, fewer after the hold.
+    """Remembers what it asked for: more at once, fewer after the hold and not too often.
 
     Args:
         interval_seconds: Between rounds.
@@ -106,25 +108,19 @@ class ReplicaNeeds:
         wish = needed_replicas(rule, demand, now_seconds, starts)
         if wish is None:
             return None
-        before = self._steady.get(target.key) or _as_told(told, monotonic_seconds)
+        before = self._steady.get(target.key) or as_told(told, now_seconds, monotonic_seconds)
         hold_seconds = HOLD_SECONDS if rule.hold_seconds is None else rule.hold_seconds
-        limits = ChangeLimits(hold_seconds=hold_seconds, urgent="up")
-        steady, self._steady[target.key] = steadied(wish, monotonic_seconds, before, limits)
-        return ReplicaNeed(
+        steady, self._steady[target.key] = steadied_replicas(
+            wish, monotonic_seconds, before, rule, hold_seconds
+        )
+        need = ReplicaNeed(
             count=round(steady.amount),
             within_seconds=round(start_seconds + self._interval_seconds, 1),
             short_risk=None if math.isnan(wish.shortfall_share) else wish.shortfall_share,
             reason=steady.reason[:512],
         )
+        return with_lowerings(need, self._steady[target.key], now_seconds)
 
 
 def _is_ready(status: Status) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in status["conditions"])
-
-
-def _as_told(told: object, now_seconds: float) -> SteadyState:
-    """In force since just now, if an earlier process said something: a restart drops no replica."""
-    count = told.get("count") if isinstance(told, Mapping) else None
-    if not isinstance(count, int):
-        return SteadyState()
-    return SteadyState(count, (), ((now_seconds, count),), now_seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
+from wattpack.api.forecast_subject import LEAST_RISK, MOST_RISK
 from wattpack.errors import InputError
 from wattpack.units import require_number
 

@@ -24,7 +24,7 @@ class ChangeLimits:
         hold_seconds: The cautious direction's opposite is taken only once every wish of so long a
             time would have allowed it.
         window_seconds: Of the limits below.
-        most_changes: In any window; None: any number.
+        most_changes: In any window, those in the direction that is safe left out; None: any number.
         most_moved: Sum of changes in any window, in the amount's unit; None: any.
         urgent: The direction that is safe, and neither held nor limited: ``up`` for what is kept
             ready, ``down`` for what is promised, None if both are free to wait.
@@ -52,7 +52,7 @@ class SteadyState:
 
     Attributes:
         amount: In force; None before the first decision.
-        changes: Time and size of the changes within the window.
+        changes: Time and size of the changes within the window, negative where it fell.
         wishes: Time and amount of wishes within the hold.
         at_seconds: Of the newest decision.
     """
@@ -83,7 +83,7 @@ def steadied(
     kept = tuple(w for w in state.wishes if w[0] > now_seconds - limits.hold_seconds)
     wishes = (*kept, (now_seconds, wish.amount))
     made = wish if state.amount is None else _made(wish, state.amount, wishes, changes, limits)
-    moved = 0.0 if state.amount is None else abs(made.amount - state.amount)
+    moved = 0.0 if state.amount is None else made.amount - state.amount
     if moved:
         changes = (*changes, (now_seconds, moved))
     return made, SteadyState(made.amount, changes, wishes, now_seconds)
@@ -96,8 +96,7 @@ def _made(
     changes: tuple[tuple[float, float], ...],
     limits: ChangeLimits,
 ) -> Decision:
-    direction = "up" if wish.amount > amount else "down"
-    if limits.urgent == direction and wish.amount != amount:
+    if limits.urgent == _direction(wish.amount - amount) and wish.amount != amount:
         return wish
     held = _held(wish.amount, amount, [w for _, w in wishes])
     if held == amount != wish.amount:
@@ -108,6 +107,10 @@ def _made(
             return wish
         return wish.because("hold", amount, f"{amount:.6g} is near enough")
     return _limited(wish, held, amount, changes, limits)
+
+
+def _direction(moved: float) -> Literal["up", "down"]:
+    return "up" if moved > 0 else "down"
 
 
 def _held(wish: float, amount: float, wishes: list[float]) -> float:
@@ -125,12 +128,13 @@ def _limited(
     limits: ChangeLimits,
 ) -> Decision:
     window = f"{limits.window_seconds:g} s"
-    if limits.most_changes is not None and len(changes) >= limits.most_changes:
-        told = f"kept at {amount:.6g}: {len(changes)} changes in the last {window}"
+    counted = sum(_direction(size) != limits.urgent for _, size in changes)
+    if limits.most_changes is not None and counted >= limits.most_changes:
+        told = f"kept at {amount:.6g}: {counted} changes in the last {window}"
         return wish.because("rate", amount, told)
     room = math.inf
     if limits.most_moved is not None:
-        room = max(0.0, limits.most_moved - sum(size for _, size in changes))
+        room = max(0.0, limits.most_moved - sum(abs(size) for _, size in changes))
     if abs(target - amount) > room:
         limited = amount + math.copysign(room, target - amount)
         told = f"moved to {limited:.6g} only: {limits.most_moved:g} in {window} is the most"

@@ -20,7 +20,7 @@ from forecasting.lead_time import StepWindow
 from forecasting.prewarming.start_times import StartTimes
 from forecasting.quantile_samples import even_samples
 from forecasting.series_source import Floats
-from wattpack.api.demand_forecast import ReplicaRule
+from wattpack.api.forecast_replicas import ReplicaRule
 from wattpack.errors import InputError
 from wattpack.units import require_number
 

@@ -29,7 +29,7 @@ from forecasting.decisions import (
 from forecasting.peak_quantiles import PeakQuantiles
 from forecasting.prewarming.replica_need import ordered_now
 from forecasting.prewarming.start_times import StartTimes
-from wattpack.api.demand_forecast import ReplicaRule
+from wattpack.api.forecast_replicas import ReplicaRule
 from wattpack.errors import InputError
 
 needs_lists = st.lists(st.integers(0, 40), min_size=1, max_size=24)

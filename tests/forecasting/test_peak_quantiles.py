@@ -13,7 +13,7 @@ from forecasting.forecast_book import ForecastBook, Outlook, Question
 from forecasting.peak_quantiles import PeakQuantiles
 from tests.examples import examples
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast
-from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
+from wattpack.api.forecast_subject import LEAST_RISK, MOST_RISK
 from wattpack.errors import InputError
 
 PEAKS = st.lists(st.floats(0, 1e9), min_size=3, max_size=3).map(sorted)

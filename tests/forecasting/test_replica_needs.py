@@ -20,7 +20,7 @@ from forecasting.series_source import Floats
 from forecasting.targets import target_of
 from tests.examples import examples
 from tests.forecasting.test_forecaster_process import DAY, RESOURCE, START_SECONDS, World, _Source
-from wattpack.api.demand_forecast import ReplicaRule
+from wattpack.api.forecast_replicas import ReplicaRule
 from wattpack.errors import InputError
 from wattpack.kube.port import InvalidError
 from wattpack.units import NS_PER_SECOND

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wattpack.api.demand_forecast import LEAST_RISK, MOST_RISK
+from wattpack.api.forecast_subject import LEAST_RISK, MOST_RISK
 from wattpack.api.object_meta import (
     ApiModel,
     CelRule,

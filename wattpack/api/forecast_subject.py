@@ -10,6 +10,12 @@ from wattpack.api.object_meta import ApiModel, CelRule, Name
 
 MAX_FORECAST_LOADS = 16
 
+LEAST_RISK = 0.01
+"""What nobody's setting goes below: beyond the p99 nothing is published."""
+
+MOST_RISK = 0.5
+"""Of the median."""
+
 #: Units in which a domain's forecast is taken; one in kW would read as a thousandth.
 WATT_UNITS = ("watts", "W")
 
