@@ -149,6 +149,7 @@ class ForecasterProcess:
         except Exception as error:
             log.exception("the round failed")
             self.metrics.failed(error)
+            self.metrics.expire(self._clock.wall_time_ns() / NS_PER_SECOND)
             return False
 
     def _round(self) -> bool:
@@ -159,9 +160,13 @@ class ForecasterProcess:
         except KubeError as error:
             log.warning("cannot list forecasts: %s", error)
             self.metrics.failed(error)
+            self.metrics.expire(now_seconds)
             return False
         bodies = tuple(body for body in listed if self._begin.shard.owns(body))
         targets = self._targets(bodies, now_seconds)
+        stored = {
+            key: body.get("status") or {} for body in bodies if (key := key_of(body)) in targets
+        }
         running = self._running.read(targets.values(), now_seconds)
         asked = [running.placed(target) for target in targets.values()]
         try:
@@ -172,6 +177,7 @@ class ForecasterProcess:
             for body in bodies:
                 if key_of(body) in targets:
                     self._statuses.say(body, HISTORY_UNAVAILABLE, str(error), now_seconds)
+            self.metrics.age(stored, now_seconds)
             return False
         by_key = {key_of(body): body for body in bodies}
         leads = _leads(answers, running, now_seconds)
@@ -191,7 +197,7 @@ class ForecasterProcess:
         self._begin.keep(self._state)
         duration = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
         answered = {a.target.key: statuses[a.target.key] for a in answers if a.error is None}
-        self.metrics.show(answers, duration, now_seconds, answered, leads)
+        self.metrics.show(answers, duration, now_seconds, answered, leads, stored)
         log.info("forecast %d series in %.2f s", len(answers), duration)
         return all(written)
 

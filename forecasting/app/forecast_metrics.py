@@ -5,24 +5,31 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter as Counts
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from forecasting.app.figure_metrics import FigureMetrics
 from forecasting.app.promise_metrics import PromiseMetrics
+from forecasting.app.shown_forecast import ShownForecast, shown_as_stored, shown_of
 from forecasting.app.token_metrics import TokenMetrics
-from forecasting.forecast import FALLBACKS
-from forecasting.forecast_status import has_figures
-from forecasting.peak_quantiles import NAMED_LEVELS
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.shards import WHOLE, Shard
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead
+from wattpack.errors import InputError
 from wattpack.replaced_gauge import ReplacedGauge
 
 _LABELS = ("namespace", "name")
+
+
+class _Count(NamedTuple):
+    """Replicas of one object, and until when they are shown though nobody says so again."""
+
+    replicas: float
+    until_seconds: float
 
 
 class ForecastMetrics:
@@ -36,57 +43,29 @@ class ForecastMetrics:
     def __init__(self, registry: CollectorRegistry | None = None, shard: Shard = WHOLE) -> None:
         self._shard = str(shard)
         self.registry = registry or CollectorRegistry()
-        self._peak = Gauge(
-            "wattpack_forecast_peak",
-            "Quantile of the highest value of the window, in the unit of the series",
-            (*_LABELS, "level"), registry=self.registry,
-        )  # fmt: skip
-        self._now = Gauge(
-            "wattpack_forecast_observed",
-            "Newest observed bin, in the unit of the series",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
+        self._figures = FigureMetrics(self.registry)
         self._promises = PromiseMetrics(self.registry)
         self._tokens = TokenMetrics(self.registry)
-        self._fallback = Gauge(
-            "wattpack_forecast_fallback", "1 if the answer is not a model forecast",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
         # An alert asks it who is to be forecast: never a moment without those who are.
         self._domains = ReplacedGauge(Gauge(
             "wattpack_forecast_domain_objects", "DemandForecasts that name this PowerDomain",
             ("domain", "shard"), registry=self.registry,
         ))  # fmt: skip
-        self._data_until = Gauge(
-            "wattpack_forecast_data_timestamp_seconds", "End of the newest observed bin, Unix time",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
         self._rehearsing = Gauge(
             "wattpack_forecast_rehearsing_series",
             "Series whose history is still gone through: they have no record yet",
             registry=self.registry,
         )
-        self._lead = Gauge(
-            "wattpack_forecast_lead_seconds",
-            "Until a new replica of what runs there works (p95 of the slowest start)",
-            (*_LABELS, "workload"), registry=self.registry,
-        )  # fmt: skip
-        self._lead_peak = Gauge(
-            "wattpack_forecast_lead_peak",
-            "Quantile of the highest step within the lead time, in the unit of the series",
-            (*_LABELS, "level"), registry=self.registry,
-        )  # fmt: skip
-        # An alert waits for hours, and who scales must never see none: replaced without a gap.
-        self._flags = ReplacedGauge(Gauge(
-            "wattpack_forecast_flags", "1 for each flag that a forecast carries",
-            (*_LABELS, "flag"), registry=self.registry,
-        ))  # fmt: skip
+        # Who scales must never see none: replaced without a gap.
         self._replicas = ReplacedGauge(Gauge(
             "wattpack_forecast_replicas",
             "Replicas that the target should have now, of those that ask for it (HPA, KEDA)",
             _LABELS, registry=self.registry,
         ))  # fmt: skip
-        self._counts: dict[TargetKey, float] = {}
+        self._counts: dict[TargetKey, _Count] = {}
+        self._shown: dict[TargetKey, ShownForecast] = {}
+        self._away: frozenset[TargetKey] = frozenset()
+        self._known: frozenset[TargetKey] = frozenset()
         self._lock = threading.Lock()
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
@@ -108,8 +87,9 @@ class ForecastMetrics:
         now_seconds: float,
         statuses: Mapping[TargetKey, Mapping[str, Any]] = MappingProxyType({}),
         leads: Mapping[TargetKey, ForecastLead] = MappingProxyType({}),
+        stored: Mapping[TargetKey, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """Replace all values by those of one good round.
+        """Replace all values by those of one good round; who is away keeps its last for a while.
 
         Args:
             answers: Of the round.
@@ -117,53 +97,107 @@ class ForecastMetrics:
             now_seconds: When it was, Unix time.
             statuses: What was written of the answers.
             leads: What each may need until a new replica works.
+            stored: Statuses as they were read before.
         """
-        per_object = (
-            self._peak, self._now, self._fallback, self._data_until, self._lead, self._lead_peak,
-        )  # fmt: skip
-        for gauge in per_object:
-            gauge.clear()
-        for answer in answers:
-            made, key = answer.made, answer.target.key
-            if made is None:
-                continue
-            if has_figures(answer):
-                for level, peak in zip(made.levels, answer.peaks, strict=True):
-                    self._peak.labels(*key, f"{level:g}").set(float(peak))
-            if math.isfinite(newest := float(made.now[answer.row])):
-                self._now.labels(*key).set(newest)
-                self._data_until.labels(*key).set(float(made.observed_until_seconds[answer.row]))
-            self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
-        self._flags.show(
-            {(*a.target.key, flag): 1.0 for a in answers if a.made for flag in a.flags}
-        )
+        live = {answer.target.key: _live(answer) for answer in answers}
+        away = {a.target.key for a in answers if a.error and not isinstance(a.error, InputError)}
+        self._away = frozenset(away)
+        self._begin_with({key: stored[key] for key in away if key in stored})
+        told = {
+            a.target.key: shown_of(a, statuses.get(a.target.key, {}), leads.get(a.target.key))
+            for a in answers
+            if a.made is not None
+        }
+        told |= self._last_of(away, now_seconds)
+        self._show(told, live.keys() - away, live, now_seconds)
         self._domains.show(_named_domains(answers, self._shard))
-        self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
-        with self._lock:
-            self._counts = {
-                key: told["replicas"]["count"] for key, told in statuses.items()
-                if "replicas" in told
-            }  # fmt: skip
-            self._replicas.show(self._counts)
-        self._tokens.show(statuses)
-        for key, lead in leads.items():
-            self._lead.labels(*key, lead.workload).set(lead.seconds)
-            for name, level in NAMED_LEVELS.items():
-                if (needed := getattr(lead, name)) is not None:
-                    self._lead_peak.labels(*key, f"{level:g}").set(needed)
         self._rehearsing.set(sum(answer.awaits_record for answer in answers))
         self._round.set(duration_seconds)
         self._last.labels(self._shard).set(now_seconds)
 
-    def show_replicas(self, counts: Mapping[TargetKey, float]) -> None:
+    def age(self, stored: Mapping[TargetKey, Mapping[str, Any]], now_seconds: float) -> None:
+        """No history came: objects that there are keep their last figures, marked, until too old.
+
+        Args:
+            stored: Their statuses as they were read.
+            now_seconds: Unix time.
+        """
+        self._away = frozenset(stored)
+        self._begin_with(stored)
+        self._show(
+            self._last_of(stored, now_seconds), frozenset(), dict.fromkeys(stored), now_seconds
+        )
+
+    def expire(self, now_seconds: float) -> None:
+        """No round came, and nobody knows which objects there are: what is too old goes.
+
+        Args:
+            now_seconds: Unix time.
+        """
+        kept = self._last_of(self._shown, now_seconds)
+        self._show(kept, frozenset(), dict.fromkeys(self._known), now_seconds)
+
+    def _begin_with(self, stored: Mapping[TargetKey, Mapping[str, Any]]) -> None:
+        """What an earlier process wrote is the last of whom this one has shown nothing yet."""
+        for key in stored.keys() - self._shown.keys():
+            if (found := shown_as_stored(stored[key])) is None:
+                continue
+            self._shown[key] = found
+            if found.replicas is not None:
+                with self._lock:
+                    self._count(key, found.replicas, found.valid_until_seconds)
+
+    def _last_of(
+        self, keys: Iterable[TargetKey], now_seconds: float
+    ) -> dict[TargetKey, ShownForecast]:
+        """Figures that were shown last and are not too old."""
+        return {
+            key: one for key in keys
+            if (one := self._shown.get(key)) is not None and now_seconds < one.valid_until_seconds
+        }  # fmt: skip
+
+    def _show(
+        self,
+        shown: dict[TargetKey, ShownForecast],
+        fresh: Set[TargetKey],
+        live: Mapping[TargetKey, tuple[int, int] | None],
+        now_seconds: float,
+    ) -> None:
+        """Show these; of objects that are not fresh what was decided last, minutes included."""
+        self._shown, self._known = shown, frozenset(live)
+        self._figures.show(shown, self._away)
+        statuses = {key: one.status for key, one in shown.items() if one.status}
+        self._promises.show(statuses, live, now_seconds)
+        self._tokens.show(statuses)
+        with self._lock:
+            self._counts = {
+                key: count for key, count in self._counts.items()
+                if key in live and key not in fresh and now_seconds < count.until_seconds
+            }  # fmt: skip
+            for key in fresh & shown.keys():
+                if (replicas := shown[key].replicas) is not None:
+                    self._count(key, replicas, shown[key].valid_until_seconds)
+            self._show_counts()
+
+    def show_replicas(self, counts: Mapping[TargetKey, float], until_seconds: float) -> None:
         """What was decided between two rounds; all others stay.
 
         Args:
             counts: Replicas by object.
+            until_seconds: For how long they count at least, Unix time.
         """
         with self._lock:
-            self._counts |= counts
-            self._replicas.show(self._counts)
+            for key, replicas in counts.items():
+                self._count(key, replicas, until_seconds)
+            self._show_counts()
+
+    def _count(self, key: TargetKey, replicas: float, until_seconds: float) -> None:
+        before = self._counts.get(key)
+        until_seconds = max(until_seconds, -math.inf if before is None else before.until_seconds)
+        self._counts[key] = _Count(replicas, until_seconds)
+
+    def _show_counts(self) -> None:
+        self._replicas.show({(*key,): one.replicas for key, one in self._counts.items()})
 
     def failed(self, error: Exception) -> None:
         """Count one failure."""

@@ -200,7 +200,7 @@ class ReplicaMinutes(PeriodicThread):
             counts[one.key] = float(need.count)
             self._write(one, need, now_seconds)
         if counts:
-            self._metrics.show_replicas(counts)
+            self._metrics.show_replicas(counts, now_seconds + FRESH_SECONDS)
 
     def _asked(self, body: JsonObject) -> _Asked | None:
         spec = body.get("spec") or {}
