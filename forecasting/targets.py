@@ -47,10 +47,12 @@ class TokenSource:
     Attributes:
         series: Their tokens a second.
         p99_series: Tokens that one request in a hundred exceeds; None for unknown.
+        second_moment_series: Mean of the squared length; None for unknown.
     """
 
     series: SeriesId
     p99_series: SeriesId | None = None
+    second_moment_series: SeriesId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,9 @@ def target_of(body: Mapping[str, Any]) -> Target:
         "spec.heldSeries": spec.held_series or "",
         "spec.tokens.series": "" if spec.tokens is None else spec.tokens.series,
         "spec.tokens.p99Series": (spec.tokens.p99_series or "") if spec.tokens else "",
+        "spec.tokens.secondMomentSeries": (
+            (spec.tokens.second_moment_series or "") if spec.tokens else ""
+        ),
         **{f"spec.load[{i}].series": one.series for i, one in enumerate(spec.load)},
     }
     for path, text in series.items():
@@ -185,5 +190,8 @@ def target_of(body: Mapping[str, Any]) -> Target:
 def _tokens_of(spec: ForecastTokenLengths | None) -> TokenSource | None:
     if spec is None:
         return None
-    p99 = None if spec.p99_series is None else SeriesId(spec.p99_series)
-    return TokenSource(SeriesId(spec.series), p99)
+    p99, square = (
+        None if series is None else SeriesId(series)
+        for series in (spec.p99_series, spec.second_moment_series)
+    )
+    return TokenSource(SeriesId(spec.series), p99, square)

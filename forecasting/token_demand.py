@@ -64,7 +64,10 @@ class RequestForecast:
 
 
 def token_demand(
-    forecast: RequestForecast, tokens: Floats, p99: Floats | None
+    forecast: RequestForecast,
+    tokens: Floats,
+    p99: Floats | None,
+    second_moment: Floats | None = None,
 ) -> TokenDemand | None:
     """Tokens that the forecast's requests will be; None with too few requests to tell lengths.
 
@@ -72,9 +75,10 @@ def token_demand(
         forecast: Of the requests.
         tokens: Of the past requests, a second, (n_bins,).
         p99: Of the past requests' lengths, (n_bins,); None for unknown.
+        second_moment: Likewise, mean of the squared length.
     """
     step = forecast.step_seconds
-    lengths = binned_lengths(forecast.requests, tokens, p99, step)
+    lengths = binned_lengths(forecast.requests, tokens, p99, step, second_moment)
     if lengths is None:
         return None
     cleaned = clean(forecast.requests[None], max(1, DAY_SECONDS // step))

@@ -63,8 +63,11 @@ def _demand(
         levels=made.levels,
         peaks=made.peaks[answer.row],
     )
-    p99 = None if asked.p99_series is None else row(asked.p99_series)
-    return token_demand(forecast, row(asked.series), p99)
+    p99, second_moment = (
+        None if series is None else row(series)
+        for series in (asked.p99_series, asked.second_moment_series)
+    )
+    return token_demand(forecast, row(asked.series), p99, second_moment)
 
 
 def _status(found: TokenDemand) -> ForecastTokens:

@@ -108,6 +108,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--token-p99", metavar="SERIES",
         help="with --tokens: tokens that one request in 100 exceeds",
     )  # fmt: skip
+    parser.add_argument(
+        "--token-second-moment", metavar="SERIES",
+        help="with --tokens: mean of the squared length of a request",
+    )  # fmt: skip
     add_domain_flags(parser)
     add_models_flag(parser, "ridge")
     add_division_flags(parser)
@@ -174,7 +178,7 @@ def _unknown(
         InputError: an event or a flag names one that it does not have.
     """
     require_known_events(source, job.targets[0].events)
-    for flag, name in (("tokens", args.tokens), ("token-p99", args.token_p99)):
+    for flag, name in (("tokens", args.tokens), *_length_flags(args)):
         for error in unknown_series(source, [] if name is None else [name], flag).values():
             raise error
     return unknown_series(source, [target.series for target in job.targets])
@@ -209,13 +213,19 @@ def _token_source(args: argparse.Namespace, series: Sequence[SeriesId]) -> Token
         InputError: for more series, or a p99 alone.
     """
     if args.tokens is None:
-        if args.token_p99 is not None:
-            raise InputError("token-p99", "--tokens beside it", args.token_p99)
+        for flag, name in _length_flags(args):
+            if name is not None:
+                raise InputError(flag, "--tokens beside it", name)
         return None
     if len(series) != 1:
         raise InputError("tokens", "one series of requests", len(series))
-    p99 = None if args.token_p99 is None else SeriesId(args.token_p99)
-    return TokenSource(SeriesId(args.tokens), p99)
+    p99, square = (None if name is None else SeriesId(name) for _, name in _length_flags(args))
+    return TokenSource(SeriesId(args.tokens), p99, square)
+
+
+def _length_flags(args: argparse.Namespace) -> tuple[tuple[str, str | None], ...]:
+    """What tells lengths beside their mean, by flag: the p99, the second moment."""
+    return (("token-p99", args.token_p99), ("token-second-moment", args.token_second_moment))
 
 
 def parse_levels(text: str) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.range_source import PartialAnswers
 from forecasting.series_source import SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
+from forecasting.traces import is_of_lengths
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.settings import Settings
@@ -129,6 +130,8 @@ def open_history(settings: HistorySettings) -> ClosableSource:
 def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) -> list[SeriesId]:
     """The series that were named, or all of a history that knows its names.
 
+    All but those that tell how long requests are, which nobody is asked for.
+
     Raises:
         InputError: for none, both, one name twice, or all of a history that cannot list them.
     """
@@ -138,7 +141,7 @@ def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) 
         names = names_of(source)
         if names is None:
             raise InputError("all", "a file; a query API has no list of series: name them")
-        named = names
+        named = [name for name in names if not is_of_lengths(name)]
         if not named:
             raise InputError("all", "a history with at least one series", 0)
     twice = [name for name, count in Counter(named).items() if count > 1]

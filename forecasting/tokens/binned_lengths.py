@@ -1,8 +1,9 @@
 """Lengths of requests from bins: rates of requests and of their tokens, and perhaps a p99.
 
 A history keeps sums of ten minutes, not requests. Their mean is tokens over requests; how far
-lengths stray is told by a series of the p99, or, without one, by how far means of bins stray from
-one another: a mean of n requests has the n-th part of a length's variance.
+lengths stray is told by a series of their second moment or of their p99, or, without either, by how
+far means of bins stray from one another: a mean of n requests has the n-th part of a length's
+variance. Of second moment and p99 the one that nobody told is the log-normal's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class LengthStatistics:
 
 
 def binned_lengths(
-    requests: Floats, tokens: Floats, p99: Floats | None, step_seconds: float
+    requests: Floats,
+    tokens: Floats,
+    p99: Floats | None,
+    step_seconds: float,
+    second_moment: Floats | None = None,
 ) -> LengthStatistics | None:
     """Of one client; older bins count less, half after six hours.
 
@@ -53,6 +58,7 @@ def binned_lengths(
         tokens: Of these requests, a second, the same shape.
         p99: Tokens that one request in a hundred exceeds, the same shape; None for unknown.
         step_seconds: Width of a bin.
+        second_moment: Mean of the squared length, the same shape; None for unknown.
 
     Returns:
         None with too few requests to tell.
@@ -70,21 +76,29 @@ def binned_lengths(
     mean = float(weights @ means) / whole
     if mean <= 0:
         return None
-    told = None if p99 is None else _told_p99(p99, weights, mean)
-    sigma = _spread(means, counts, decay, mean) if told is None else float(
-        lognormal_from_p99(np.array([mean]), np.array([told]))[1][0]
-    )  # fmt: skip
+    told = None if p99 is None else _told(p99, weights, mean, LONGEST)
+    square = None
+    if second_moment is not None:
+        square = _told(second_moment, weights, mean**2, float(LONGEST) ** 2)
+    if square is not None:
+        sigma = min(float(np.sqrt(np.log(square / mean**2))), WIDEST_SIGMA)
+    elif told is not None:
+        sigma = float(lognormal_from_p99(np.array([mean]), np.array([told]))[1][0])
+    else:
+        sigma = _spread(means, counts, decay, mean)
+    if square is None:
+        square = mean**2 * float(np.exp(sigma**2))
     if told is None:
         told = mean * float(np.exp(Z99 * sigma - sigma**2 / 2))
-    return LengthStatistics(mean, mean**2 * float(np.exp(sigma**2)), told)
+    return LengthStatistics(mean, square, told)
 
 
-def _told_p99(p99: Floats, weights: Floats, mean: float) -> float | None:
-    """The p99 over bins, weighted by requests; None where no bin tells it."""
-    seen = np.isfinite(p99) & (weights > 0)
+def _told(figure: Floats, weights: Floats, least: float, most: float) -> float | None:
+    """A figure over bins, weighted by requests; None where no bin tells it."""
+    seen = np.isfinite(figure) & (weights > 0)
     if not seen.any():
         return None
-    return float(np.clip(weights[seen] @ p99[seen] / weights[seen].sum(), mean, LONGEST))
+    return float(np.clip(weights[seen] @ figure[seen] / weights[seen].sum(), least, most))
 
 
 def _spread(means: Floats, counts: Floats, decay: Floats, mean: float) -> float:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ import numpy as np
 
 from forecasting.files.text_lines import Progress, text_lines
 from forecasting.series_source import MAX_BINS, Floats
+from forecasting.traces.length_histogram import LengthHistogram
 from forecasting.traces.trace_bins import token_lengths
 from forecasting.traces.trace_requests import MAX_CLIENTS, MAX_TOKENS
 from forecasting.traces.trace_series import Direction, TokenLengths, TraceSeries
@@ -45,11 +47,16 @@ def read_servegen(folder: Path, step_seconds: int, progress: Progress | None = N
     files = _traces(folder)
     rates: dict[str, tuple[int, int, Floats]] = {}
     lengths: list[TokenLengths] = []
+    every: dict[tuple[Direction, int, int], LengthHistogram] = defaultdict(LengthHistogram)
     for done, (client, file) in enumerate(files, start=1):
         rates[client] = _rates(file)
         dataset = folder / f"chunk-{client[1:]}-dataset.json"
-        if dataset.exists():
-            lengths += _lengths(dataset, client)
+        for one, histogram in _lengths(dataset, client) if dataset.exists() else ():
+            lengths.append(one)
+            requests = _requests(rates[client], one)
+            if requests > 0:
+                window = (one.direction, one.start_seconds, one.window_seconds)
+                every[window].add(histogram[0], histogram[1] * requests / one.weight)
         if progress is not None:
             progress(done / len(files))
     start, width, table = _grid(rates, str(folder))
@@ -59,7 +66,7 @@ def read_servegen(folder: Path, step_seconds: int, progress: Progress | None = N
         tokens[direction] = np.where(table > 0, table * means, 0.0)
     series = TraceSeries(
         tuple(rates), start, width, table, tokens["input"], tokens["output"], tuple(lengths),
-        is_relative=True,
+        is_relative=True, total_lengths=tuple(_totals(every)),
     )  # fmt: skip
     return _regridded(series, step_seconds)
 
@@ -123,8 +130,24 @@ def _grid(rates: dict[str, tuple[int, int, Floats]], source: str) -> tuple[int, 
     return first, width, table
 
 
-def _lengths(file: Path, client: str) -> Iterator[TokenLengths]:
-    """Statistics of a client's windows; one without requests has none."""
+def _requests(rates: tuple[int, int, Floats], window: TokenLengths) -> float:
+    """Of one client in a window: what its lengths weigh among those of all."""
+    start, width, row = rates
+    begin = max(0, (window.start_seconds - start) // width)
+    end = max(0, (window.start_seconds + window.window_seconds - start) // width)
+    return float(row[begin:end].sum()) * width
+
+
+def _totals(
+    every: Mapping[tuple[Direction, int, int], LengthHistogram],
+) -> Iterator[TokenLengths]:
+    """Lengths of all clients together, by direction and window."""
+    for (direction, start, width), histogram in sorted(every.items(), key=lambda kept: kept[0]):
+        yield token_lengths("all", direction, start, width, *histogram.merged())
+
+
+def _lengths(file: Path, client: str) -> Iterator[tuple[TokenLengths, tuple[Floats, Floats]]]:
+    """Statistics of a client's windows with their histograms; one without requests has none."""
     windows = _windows(file)
     starts = sorted(windows)
     widths = np.diff(starts)
@@ -135,7 +158,7 @@ def _lengths(file: Path, client: str) -> Iterator[TokenLengths]:
             found = _histogram(told, f"{start}.{direction}_tokens", file)
             if found is not None:
                 kind: Direction = "input" if direction == "input" else "output"
-                yield token_lengths(client, kind, start, width, *found)
+                yield token_lengths(client, kind, start, width, *found), found
 
 
 def _windows(file: Path) -> dict[int, dict[str, Any]]:
@@ -216,5 +239,5 @@ def _regridded(series: TraceSeries, step_seconds: int) -> TraceSeries:
     return TraceSeries(
         series.clients, start, step_seconds, changed(series.requests_per_second),
         changed(series.input_tokens_per_second), changed(series.output_tokens_per_second),
-        series.lengths, is_relative=True,
+        series.lengths, is_relative=True, total_lengths=series.total_lengths,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from wattpack.errors import InputError
 # One histogram over (client, direction, window, length), packed into a 64-bit key.
 _LENGTH_BITS: Final = 24
 _WINDOW_BITS: Final = 24
+_BELOW_CLIENT: Final = (1 << _LENGTH_BITS + _WINDOW_BITS + 1) - 1
 _MERGE_AT: Final = 1 << 20
 """Keys that wait to be merged: some tens of megabytes."""
 
@@ -93,14 +94,20 @@ class TraceBins:
                 "stepSeconds", f"bins that the trace fills: it has {self._last - self._first:g} s",
                 self._step, self._source,
             )  # fmt: skip
-        lengths = tuple(self._token_lengths(clients))
+        keys, counts = self._lengths.merged()
+        lengths = tuple(self._token_lengths(clients, keys, counts))
+        # Keys without their client: the highest bits.
+        every, inverse = np.unique(keys & _BELOW_CLIENT, return_inverse=True)
+        summed = np.bincount(inverse, counts, len(every)).astype(np.int64)
+        totals = tuple(self._token_lengths(("all",), every, summed))
         requests, prompts, answers = table
         return TraceSeries(
-            clients, start, self._step, requests, prompts, answers, lengths, is_relative
+            clients, start, self._step, requests, prompts, answers, lengths, is_relative, totals
         )
 
-    def _token_lengths(self, clients: tuple[str, ...]) -> Iterator[TokenLengths]:
-        keys, counts = self._lengths.merged()
+    def _token_lengths(
+        self, clients: tuple[str, ...], keys: Integers, counts: Integers
+    ) -> Iterator[TokenLengths]:
         groups, begins = np.unique(keys >> _LENGTH_BITS, return_index=True)
         ends = np.append(begins[1:], len(keys))
         for group, begin, end in zip(groups.tolist(), begins.tolist(), ends.tolist(), strict=True):

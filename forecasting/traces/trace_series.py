@@ -15,6 +15,13 @@ WINDOW_SECONDS: Final = 21_600
 
 Direction = Literal["input", "output"]
 
+LENGTH_FIGURES: Final = ("second_moment", "p99")
+"""Of the lengths of requests, beside the mean, which rates tell."""
+
+_LENGTH_SERIES: Final = frozenset(
+    f"{direction}_tokens_{figure}" for direction in ("input", "output") for figure in LENGTH_FIGURES
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLengths:
@@ -54,6 +61,7 @@ class TraceSeries:
         output_tokens_per_second: Same.
         lengths: Of prompts and answers, by client and window.
         is_relative: Times count from the trace's own beginning.
+        total_lengths: Of all clients together; of one client they are its own.
     """
 
     clients: tuple[str, ...]
@@ -64,6 +72,7 @@ class TraceSeries:
     output_tokens_per_second: Floats
     lengths: tuple[TokenLengths, ...]
     is_relative: bool
+    total_lengths: tuple[TokenLengths, ...] = ()
 
     @property
     def n_bins(self) -> int:
@@ -89,10 +98,13 @@ class TraceSeries:
         if self.n_bins * self.step_seconds >= 2 * DAY_SECONDS:
             shift = -(-shift // DAY_SECONDS) * DAY_SECONDS
         kept = (end - shift - self.start_seconds) // self.step_seconds
-        lengths = (
-            replace(one, start_seconds=one.start_seconds + shift)
-            for one in self.lengths
-            if one.start_seconds + shift < end
+        lengths, total_lengths = (
+            tuple(
+                replace(one, start_seconds=one.start_seconds + shift)
+                for one in found
+                if one.start_seconds + shift < end
+            )
+            for found in (self.lengths, self.total_lengths)
         )
         return replace(
             self,
@@ -100,14 +112,17 @@ class TraceSeries:
             requests_per_second=self.requests_per_second[:, :kept],
             input_tokens_per_second=self.input_tokens_per_second[:, :kept],
             output_tokens_per_second=self.output_tokens_per_second[:, :kept],
-            lengths=tuple(lengths),
+            lengths=lengths,
+            total_lengths=total_lengths,
             is_relative=False,
         )
 
     def named(self, name: str) -> Mapping[str, Floats]:
         """Rows by series name: totals as ``requests_per_second/NAME``, clients below them.
 
-        A total is known where all clients are; rows known under half of the time are left out.
+        Beside rates the lengths behind them: their second moment and p99 in each bin, by which
+        ``spec.tokens`` is told more than means. A total is known where all clients are; rows known
+        under half of the time are left out.
         """
         rows: dict[str, Floats] = {}
         for quantity in ("requests", "input_tokens", "output_tokens"):
@@ -116,4 +131,27 @@ class TraceSeries:
             if len(self.clients) > 1:
                 for client, row in zip(self.clients, table, strict=True):
                     rows[f"{quantity}_per_second/{name}/{client}"] = row
+        rows |= self._length_rows(name)
         return {key: row for key, row in rows.items() if np.isnan(row).mean() <= 0.5}
+
+    def _length_rows(self, name: str) -> Mapping[str, Floats]:
+        """By series name; NaN where nobody told."""
+        found = [(name, one) for one in self.total_lengths]
+        if len(self.clients) > 1:
+            found += [(f"{name}/{one.client}", one) for one in self.lengths]
+        rows: dict[str, Floats] = {}
+        for whose, one in found:
+            begin, end = (
+                max(0, (at - self.start_seconds) // self.step_seconds)
+                for at in (one.start_seconds, one.start_seconds + one.window_seconds)
+            )
+            for figure in LENGTH_FIGURES:
+                key = f"{one.direction}_tokens_{figure}/{whose}"
+                row = rows.setdefault(key, np.full(self.n_bins, np.nan))
+                row[begin:end] = getattr(one, figure)
+        return rows
+
+
+def is_of_lengths(series: str) -> bool:
+    """Whether a series of an imported trace tells how long requests are: no demand of its own."""
+    return series.split("/", 1)[0] in _LENGTH_SERIES

@@ -48,7 +48,7 @@ def test_a_forecaster_starts_warm_from_a_trace(
     store_file, lengths = tmp_path / "h.db", tmp_path / "lengths.json"
     line = [str(trace(tmp_path, 12)), "--format", "mooncake", "--history-file", str(store_file)]
     assert main(["import", *line, "--lengths", str(lengths)]) == 0
-    assert capsys.readouterr().out.startswith("3 series, ")
+    assert capsys.readouterr().out.startswith("7 series, ")
     statistics = json.loads(lengths.read_text())
     assert {one["direction"] for one in statistics} == {"input", "output"}
     assert {one["p99"] for one in statistics} == {100.0, 10.0}
@@ -64,6 +64,51 @@ def test_a_forecaster_starts_warm_from_a_trace(
     assert main(["import", *line]) == 0, "the same again changes nothing"
     with HistoryStore(store_file, read_only=True) as store:
         assert [one.name for one in store.overview()][-1] == TOTAL
+
+
+def lengths_trace(folder: Path, days: int) -> tuple[Path, dict[str, np.ndarray]]:
+    """Two clients, one of short and one of long answers that stray far; and all answers of each."""
+    rng = np.random.default_rng(1)
+    lines = ["Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"]
+    answers = {}
+    for model, mean, sigma in (("short", 50.0, 0.3), ("long", 400.0, 1.2)):
+        at = np.sort(rng.uniform(0, days * DAY, 2500 * days))
+        drawn = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, len(at)).astype(int)
+        answers[model] = drawn.astype(float)
+        lines += [
+            f"{t:.1f},{model},100,{n},{100 + n},API log" for t, n in zip(at, drawn, strict=True)
+        ]
+    file = folder / "trace.csv"
+    file.write_text("\n".join(lines))
+    return file, answers
+
+
+def test_a_warm_start_keeps_mean_second_moment_and_p99_of_every_client(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, answers = lengths_trace(tmp_path, 11)
+    store_file = str(tmp_path / "h.db")
+    line = [str(file), "--format", "burstgpt", "--name", "chat", "--history-file", store_file]
+    assert main(["import", *line]) == 0
+    answers["all"] = np.concatenate(list(answers.values()))
+    for model, drawn in answers.items():
+        client = "chat" if model == "all" else f"chat/{model}/api"
+        asked = [
+            f"requests_per_second/{client}", "--history-file", store_file, "--json",
+            "--tokens", f"output_tokens_per_second/{client}",
+            "--token-p99", f"output_tokens_p99/{client}",
+            "--token-second-moment", f"output_tokens_second_moment/{client}",
+        ]  # fmt: skip
+        capsys.readouterr()
+        assert forecast(asked) == 0
+        (told,) = json.loads(capsys.readouterr().out)["forecasts"]
+        tokens = told["status"]["tokens"]
+        assert tokens["mean"] == pytest.approx(drawn.mean(), rel=0.1)
+        assert tokens["secondMoment"] == pytest.approx((drawn**2).mean(), rel=0.3)
+        assert tokens["requestP99"] == pytest.approx(np.quantile(drawn, 0.99), rel=0.15)
+    assert forecast(["--all", "--history-file", store_file, "--json"]) == 0
+    shown = {one["series"] for one in json.loads(capsys.readouterr().out)["forecasts"]}
+    assert len(shown) == 9, "rates of requests and tokens, in all and by client; no lengths"
 
 
 def test_a_table_is_stored_as_it_says_without_its_bad_columns(

@@ -115,6 +115,13 @@ def test_every_format_gives_the_counts_of_a_loop(
                 else:
                     assert value * step == pytest.approx(count)
     assert sum(one.weight for one in series.lengths) == 2 * len(rows)
+    for one in series.total_lengths:
+        low, high = one.start_seconds - zero, one.start_seconds + one.window_seconds - zero
+        place = 2 if one.direction == "input" else 3
+        mine = np.sort([float(row[place]) for row in rows if low <= row[0] < high])
+        assert one.weight == len(mine)
+        assert one.second_moment == pytest.approx((mine**2).mean())
+        assert one.p99 == mine[int(np.ceil(0.99 * len(mine))) - 1]
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=300), st.integers(1, 50))
@@ -233,12 +240,37 @@ def test_serve_gen_folders_give_rates_and_lengths_where_they_are_told(tmp_path: 
     assert one.mean == pytest.approx(expected.mean)
     assert one.second_moment == pytest.approx(expected.second_moment)
     assert told[-1] == 1.0
+    # The other client's lengths nobody told, and its requests weigh nothing.
+    (total,) = [t for t in series.total_lengths if (t.start_seconds, t.direction) == (0, "output")]
+    assert (total.mean, total.p99) == (pytest.approx(expected.mean), expected.p99)
     hourly = read_trace(tmp_path, "servegen", 3600)
     np.testing.assert_allclose(
         hourly.requests_per_second, series.requests_per_second.reshape(2, 48, 6).mean(axis=2)
     )
     fine = read_trace(tmp_path, "servegen", 300)
     np.testing.assert_allclose(fine.requests_per_second[:, ::2], series.requests_per_second)
+
+
+def test_lengths_of_all_weigh_clients_by_their_requests(tmp_path: Path) -> None:
+    serve_gen(tmp_path)
+    other = {str(21_600 * k): {"output_tokens": "{100: 0.5}"} for k in range(8)}
+    (tmp_path / "chunk-3-dataset.json").write_text(json.dumps(other))
+    series = read_trace(tmp_path, "servegen")
+    (total,) = [
+        t for t in series.total_lengths if (t.start_seconds, t.direction) == (21_600, "output")
+    ]
+    # The second client has four times the first one's requests.
+    requests = sum(5 * (i % 144) / 10 * 600 for i in range(36, 72))
+    assert total.weight == pytest.approx(requests)
+    assert total.mean == pytest.approx((10.01 + 4 * 100) / 5)
+    assert total.second_moment == pytest.approx((8101.11 + 4 * 10_000) / 5)
+    assert total.p99 == 100.0
+    rows = series.named("chat")
+    window = slice(36, 72)
+    np.testing.assert_allclose(rows["output_tokens_p99/chat"][window], 100.0)
+    np.testing.assert_allclose(rows["output_tokens_p99/chat/c0"][window], 5.0)
+    squares = rows["output_tokens_second_moment/chat/c3"]
+    np.testing.assert_allclose(squares[window], 10_000.0)
 
 
 @pytest.mark.parametrize(

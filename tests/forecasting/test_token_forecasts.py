@@ -45,6 +45,25 @@ def test_moments_of_bins_are_those_of_the_requests(told: bool) -> None:
     assert found.p99 == pytest.approx(P99, rel=0.05 if told else 0.3)
 
 
+def test_a_second_moment_that_is_told_counts_as_told() -> None:
+    requests, tokens = simulated(10, 0.5)
+    square, longest = np.full(len(requests), 7e5), np.full(len(requests), 3000.0)
+    both = binned_lengths(requests, tokens, longest, STEP, square)
+    alone = binned_lengths(requests, tokens, None, STEP, square)
+    assert both is not None
+    assert alone is not None
+    assert (both.second_moment, both.p99) == (pytest.approx(7e5), pytest.approx(3000.0))
+    sigma = np.sqrt(np.log(7e5 / alone.mean**2))
+    expected = alone.mean * np.exp(2.3263478740408408 * sigma - sigma**2 / 2)
+    assert alone.p99 == pytest.approx(expected)
+    # None is below what the mean alone gives, and bins that tell nothing tell nothing wrong.
+    low = binned_lengths(requests, tokens, None, STEP, np.full(len(requests), 1.0))
+    assert low is not None
+    assert low.second_moment == pytest.approx(low.mean**2)
+    untold = binned_lengths(requests, tokens, None, STEP, np.full(len(requests), np.nan))
+    assert untold == binned_lengths(requests, tokens, None, STEP)
+
+
 def test_what_a_client_asks_for_now_counts_more_than_what_it_asked_for_yesterday() -> None:
     requests = np.full(3 * DAY, 1.0)
     tokens = np.where(np.arange(3 * DAY) < 2 * DAY, 100.0, 1000.0)
@@ -94,12 +113,17 @@ def test_a_status_tells_tokens_where_lengths_are_told() -> None:
     world.add("told", target=target, tokens={"series": "tokens"})
     world.add("away", target=target, tokens={"series": "lost"})
     world.add("untold", target=target)
+    world.source.values["squares"] = np.full(len(requests), 7e5)
+    world.add(
+        "squares", target=target, tokens={"series": "tokens", "secondMomentSeries": "squares"}
+    )
     world.source.failing = {"lost"}
     assert world.process.tick()
     found = world.status("told")["tokens"]
     assert found["mean"] == pytest.approx(MEAN, rel=0.1)
     assert MEAN * world.status("told")["p50"] < found["p50"] < found["p95"] < found["p99"]
     assert found["requestP99"] > found["mean"]
+    assert world.status("squares")["tokens"]["secondMoment"] == pytest.approx(7e5)
     text = generate_latest(world.process.metrics.registry).decode()
     assert 'wattpack_forecast_token_peak{level="0.99",name="told",namespace="power"}' in text
     for name in ("away", "untold"):
@@ -120,7 +144,9 @@ def test_the_command_prints_tokens(tmp_path: Path, capsys: pytest.CaptureFixture
     (shown,) = json.loads(capsys.readouterr().out)["forecasts"]
     assert shown["status"]["tokens"]["mean"] == pytest.approx(MEAN, rel=0.1)
     assert main(["requests", "tokens", *asked[1:]]) == 2
-    assert main(["requests", "--data-file", str(table), "--token-p99", "x"]) == 2
+    for flag in ("--token-p99", "--token-second-moment"):
+        assert main(["requests", "--data-file", str(table), flag, "x"]) == 2
+        assert main([*asked, flag, "x"]) == 2, "no such series"
 
 
 def test_a_domain_has_no_tokens() -> None:

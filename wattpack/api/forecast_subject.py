@@ -82,6 +82,15 @@ class ForecastTokenLengths(ApiModel):
             description="Tokens that one request in 100 exceeds; unset: told by how means stray",
         ),
     ] = None
+    second_moment_series: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="Mean of the squared length, as imported traces have it; unset: told by "
+            "the p99, or by how means stray",
+        ),
+    ] = None
 
 
 class ForecastTokens(ApiModel):
