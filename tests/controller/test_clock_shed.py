@@ -12,9 +12,9 @@ from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.locks import law_of, lock_clocks
 from controller.tick_values import Band, Commands, Decisions, Topology
 from controller.topology import PodSpec, build_topology
-from tests.controller.test_step import big_topology
+from tests.controller.obedient_row import big_topology
 from tests.controller.test_topology import make_node, make_policy, profiles, rack
-from tests.controller.test_two_actuators import BOTH, CLOCK_MHZ, LockedLoop, actuators, work
+from tests.controller.test_two_actuators import BOTH, CLOCK_MHZ, LockedRow, actuators, work
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -72,7 +72,7 @@ def test_who_takes_over_leaves_clocks_down_where_load_is_held() -> None:
 
 
 def test_a_standby_that_takes_over_keeps_the_locks_of_a_pressed_row() -> None:
-    loop = LockedLoop(shedding(oversubscription=1.55, floor_watts=450.0))
+    loop = LockedRow(shedding(oversubscription=1.55, floor_watts=450.0))
     loop.wanted[:] = np.where(HALF, 300.0, 500.0)
     loop.turn(60)
     loop.wanted[:] = np.where(HALF, 420.0, 650.0)
@@ -128,7 +128,7 @@ def test_where_nobody_allows_it_no_clock_moves() -> None:
         assert np.array_equal(moved, np.ones(48))
 
 
-class OffLaw(LockedLoop):
+class OffLaw(LockedRow):
     """Locks shed another share of the draw than the assumed law says."""
 
     def __init__(self, topology: Topology, off: float) -> None:
@@ -214,7 +214,7 @@ def test_a_lowered_clock_counts_for_nothing_in_worst_cases() -> None:
 
 def test_what_only_a_survivable_jump_limits_keeps_its_clock() -> None:
     topology = shedding(oversubscription=2.2)
-    loop = LockedLoop(topology)
+    loop = LockedRow(topology)
     commands, decisions = loop.turn(60)
     assert np.all(decisions.band == Band.NORMAL)
     assert np.any(commands.cap_watts < 700.0)
@@ -234,7 +234,7 @@ def test_locks_of_clocks_that_shed_are_steps_of_the_driver_from_their_lowest_on(
 
 def test_a_row_that_calms_down_opens_its_clocks_again() -> None:
     topology = shedding(oversubscription=1.0)
-    loop = LockedLoop(topology)
+    loop = LockedRow(topology)
     loop.changes = {"budget_watts": 0.6 * topology.tree.rating_watts}
     loop.turn(40)
     loop.wanted[:] = 690.0

@@ -23,7 +23,7 @@ from controller.gap_heat import (
     reckoned_again,
     settled_rows,
 )
-from tests.controller.test_step import big_topology
+from tests.controller.obedient_row import big_topology
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND

@@ -15,7 +15,7 @@ from controller.locks import law_of
 from controller.tick_values import Band, Topology
 from controller.topology import PodSpec, build_topology
 from tests.controller.builders import DEFAULT_WATTS
-from tests.controller.test_step import Loop, big_topology
+from tests.controller.obedient_row import ObedientRow, big_topology
 from tests.controller.test_topology import make_node, make_policy, profiles, rack
 from wattpack.api import WorkloadProfile
 from wattpack.power.domain_tree import FloatArray
@@ -33,7 +33,7 @@ def free_until(share: float, open_watts: float = DEFAULT_WATTS, n: int = 48) -> 
     return LockLaw(np.full(n, open_watts), np.full(n, 0.2), np.full(n, share))
 
 
-class LockedLoop(Loop):
+class LockedRow(ObedientRow):
     """Boards whose draw follows their locks by the law that the controller knows."""
 
     def __init__(self, topology: Topology) -> None:
@@ -55,7 +55,7 @@ def test_a_locked_board_is_limited_like_any_other() -> None:
     """What unknown work is worth a lock changes no limit: I1, I2 and I5 see the same caps."""
     rows = []
     for lock in (False, True):
-        loop = Loop(locked_topology(clock_lock=lock))
+        loop = ObedientRow(locked_topology(clock_lock=lock))
         loop.run(60)
         loop.demand[:] = 690.0
         commands, decisions = loop.run(8)
@@ -72,7 +72,7 @@ def test_a_locked_board_is_limited_like_any_other() -> None:
 
 def test_i2_lowers_locked_boards_too() -> None:
     topology = locked_topology(oversubscription=2.2)
-    loop = Loop(topology)
+    loop = ObedientRow(topology)
     commands, decisions = loop.run(40)
     assert np.any(commands.cap_watts < DEFAULT_WATTS)
     assert np.all(decisions.worst_watts <= decisions.survivable_watts + 1e-6)
@@ -85,7 +85,7 @@ def test_i1_guarantees_locked_boards_what_others_are_guaranteed() -> None:
 
 
 def test_clocks_follow_the_cap_by_the_law_in_steps_of_the_driver() -> None:
-    loop = Loop(locked_topology())
+    loop = ObedientRow(locked_topology())
     loop.run(60)
     loop.demand[:] = 690.0
     commands, _ = loop.run(8)
@@ -98,7 +98,7 @@ def test_clocks_follow_the_cap_by_the_law_in_steps_of_the_driver() -> None:
 
 
 def test_a_calm_row_is_not_locked() -> None:
-    loop = Loop(locked_topology(free_until(0.5)))
+    loop = ObedientRow(locked_topology(free_until(0.5)))
     commands, _ = loop.run(60)
     assert not commands.lock_max_mhz.any()
 
@@ -110,7 +110,7 @@ def test_what_a_lock_sheds_for_nothing_is_shed_before_anybody_is_limited_further
         law = free_until(free)
         half = np.arange(48) % 4 < 2
         topology = locked_topology(law, priority=0, oversubscription=1.0)
-        loop = LockedLoop(replace(topology, clock_lock=half))
+        loop = LockedRow(replace(topology, clock_lock=half))
         loop.changes = {"budget_watts": 0.7 * topology.tree.rating_watts}
         loop.turn(60)
         loop.wanted[:] = 690.0
@@ -121,7 +121,7 @@ def test_what_a_lock_sheds_for_nothing_is_shed_before_anybody_is_limited_further
 
 
 def test_the_watts_that_a_lock_sheds_do_not_end_the_capping_that_sheds_them() -> None:
-    loop = LockedLoop(locked_topology(free_until(0.5)))
+    loop = LockedRow(locked_topology(free_until(0.5)))
     loop.turn(60)
     loop.wanted[:] = 690.0
     loop.turn(30)
@@ -130,7 +130,7 @@ def test_the_watts_that_a_lock_sheds_do_not_end_the_capping_that_sheds_them() ->
 
 
 def test_a_domain_that_only_watches_locks_nothing() -> None:
-    loop = Loop(locked_topology(free_until(0.5), enforce=False))
+    loop = ObedientRow(locked_topology(free_until(0.5), enforce=False))
     loop.caps[:] = DEFAULT_WATTS
     loop.run(60)
     loop.demand[:] = 690.0
@@ -140,7 +140,7 @@ def test_a_domain_that_only_watches_locks_nothing() -> None:
 
 
 def test_locks_go_when_the_demand_does() -> None:
-    loop = LockedLoop(locked_topology(free_until(0.5)))
+    loop = LockedRow(locked_topology(free_until(0.5)))
     loop.turn(60)
     loop.wanted[:] = 690.0
     commands, _ = loop.turn(60)
