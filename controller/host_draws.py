@@ -13,23 +13,33 @@ boards and the declared idle draw, and one number for ever while boards move.
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
 import numpy as np
 
 from controller.tick_values import Observations, Topology
 from wattpack.power.board_trust import STALE_AFTER_SAME
-from wattpack.power.domain_tree import FloatArray, IntArray
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["HostDraws", "ServerReading"]
+__all__ = [
+    "READINGS_MAX_AGE_SECONDS",
+    "HostDraws",
+    "ServerReading",
+    "ServerReadings",
+    "readings_by_node",
+]
+
+READINGS_MAX_AGE_SECONDS: Final = 30.0
+"""Readings of BMCs that are older count as missing, unless the settings say otherwise."""
 
 _WINDOW_NS: Final = 60 * NS_PER_SECOND
-_RING: Final = 128
+_READINGS: Final = 64
+"""Kept of each server: those of a minute, unless they come more often than once a second."""
+
+_TICKS: Final = 128
 # A row is told two seconds late (POLCA, arXiv 2308.12908, Table 1); a BMC is assumed to be no
 # younger, and to tell a mean of such a time.
 _LAG_NS: Final = 3 * NS_PER_SECOND
@@ -63,83 +73,32 @@ class ServerReading:
     time_ns: int
 
 
-class _Declared(NamedTuple):
-    """Of one server beside its boards, DC watts."""
+@dataclass(frozen=True, slots=True)
+class ServerReadings:
+    """The newest that BMCs say of a row's servers, in the topology's order.
 
-    idle_watts: float
-    worst_watts: float
-
-
-@dataclass(slots=True)
-class _Server:
-    """Differences of the last minute, and the boards' draw beside each."""
-
-    newest: ServerReading = field(default_factory=lambda: ServerReading(math.nan, -1))
-    same: int = 0
-    boards_since_same: tuple[float, float] = (math.inf, -math.inf)
-    pairs: deque[tuple[int, float, float]] = field(default_factory=deque)
-    shown: _Shown | None = None
-
-    def take(self, reading: ServerReading, host_watts: float, board_watts: float) -> None:
-        """Add a reading that is newer than the last one."""
-        repeated = reading.watts == self.newest.watts
-        self.same = self.same + 1 if repeated else 1
-        low, high = self.boards_since_same if repeated else (math.inf, -math.inf)
-        self.boards_since_same = (min(low, board_watts), max(high, board_watts))
-        self.newest, self.shown = reading, None
-        if self._is_stuck():
-            self.pairs.clear()
-            return
-        self.pairs.append((reading.time_ns, host_watts, board_watts))
-        while reading.time_ns - self.pairs[0][0] > _WINDOW_NS:
-            self.pairs.popleft()
-        spanned_ns = reading.time_ns - self.pairs[0][0]
-        if len(self.pairs) >= _LEAST_READINGS and spanned_ns >= _LEAST_SPAN_NS:
-            boards = sum(boards for _, _, boards in self.pairs) / len(self.pairs)
-            self.shown = _shown([host for _, host, _ in self.pairs], boards)
-
-    def _is_stuck(self) -> bool:
-        low, high = self.boards_since_same
-        return self.same >= STALE_AFTER_SAME and high - low > _MOVED_WATTS
-
-    def watts(self, boards_now: float, declared: _Declared) -> float:
-        """DC watts beside the boards, NaN where too little is known."""
-        if self.shown is None or self.shown.mean < _CREDIBLE_OF_IDLE * declared.idle_watts:
-            return math.nan
-        fans = _HOST_PER_GPU_WATT * max(0.0, boards_now - self.shown.boards)
-        # What is not known for sure is at most what was declared.
-        most = min(self.shown.likely + fans, declared.worst_watts)
-        return max(self.shown.mean, most)
-
-
-class _Shown(NamedTuple):
-    """What a minute of readings shows: the rest's mean, its likely draw now, the boards' mean."""
-
-    mean: float
-    likely: float
-    boards: float
-
-
-def _shown(hosts: list[float], boards: float) -> _Shown | None:
-    """What differences show, oldest first; None where the boards alone drew more.
-
-    The newest ones may stand out from all before them, by more than chance: the draw has risen.
+    Attributes:
+        watts: AC, GPUs included; NaN for servers that none speaks of, (n_nodes,).
+        time_ns: When each was read, on the controller's monotonic clock, -1 without, (n_nodes,).
+        max_age_ns: Older ones count as missing.
     """
-    n, total, squares = len(hosts), 0.0, 0.0
-    everything, likely = sum(hosts), -math.inf
-    mean = everything / n
-    for count, host in enumerate(hosts, 1):
-        total, squares = total + host, squares + (host - mean) ** 2
-        newest = n - count
-        if count >= _LEAST_READINGS and newest >= _LEAST_NEWEST:
-            centre = total / count - mean
-            spread = math.sqrt(max(squares - count * centre**2, 0.0) / (count - 1))
-            level = (everything - total) / newest
-            likely = max(likely, level - _STANDARD_ERRORS * spread / math.sqrt(newest))
-    if mean < 0.0:
-        return None
-    spread = math.sqrt(squares / (n - 1))
-    return _Shown(mean, max(mean + _STANDARD_ERRORS * spread / math.sqrt(n), likely), boards)
+
+    watts: FloatArray
+    time_ns: IntArray
+    max_age_ns: int
+
+
+def readings_by_node(
+    names: Sequence[str], readings: Mapping[str, ServerReading], max_age_ns: int
+) -> ServerReadings:
+    """The readings in the order of the names; of servers that are not among them none."""
+    none = ServerReading(np.nan, -1)
+    found = [readings.get(name, none) for name in names]
+    return ServerReadings(
+        np.array([reading.watts for reading in found], dtype=np.float64),
+        np.array([reading.time_ns for reading in found], dtype=np.int64),
+        max_age_ns,
+    )
 
 
 class HostDraws:
@@ -147,56 +106,60 @@ class HostDraws:
 
     def __init__(self) -> None:
         self._names: tuple[str, ...] = ()
-        self._servers: dict[str, _Server] = {}
-        self._times_ns: IntArray = np.full(_RING, -1, dtype=np.int64)
-        self._boards: FloatArray = np.zeros((_RING, 0))
+        self._servers = _nothing_yet(0)
+        self._times_ns: IntArray = np.full(_TICKS, -1, dtype=np.int64)
+        self._boards: FloatArray = np.zeros((_TICKS, 0))
         self._next = 0
 
-    def take(
-        self,
-        topology: Topology,
-        seen: Observations,
-        readings: Mapping[str, ServerReading],
-        max_age_ns: int,
-        now_ns: int,
-    ) -> tuple[FloatArray, IntArray]:
-        """Host draws of this tick.
+    def told(
+        self, topology: Topology, seen: Observations, readings: ServerReadings, now_ns: int
+    ) -> Observations:
+        """What is seen at this tick, with what BMCs show of servers beside their boards.
 
         Args:
             topology: Servers, their boards and supplies.
             seen: Boards' readings.
-            readings: The newest of each BMC, by server.
-            max_age_ns: Servers whose newest reading is older count as unread.
+            readings: The newest of each BMC.
             now_ns: Of the tick.
-
-        Returns:
-            DC watts beside the boards, NaN for servers without, (n_nodes,), and when the newest
-            reading of each was taken, -1 without, (n_nodes,).
         """
         self._remember(topology, seen, now_ns)
         efficiency = topology.tree.supply_efficiency[topology.domain_of_node]
-        idle = (
-            topology.node_idle_watts if topology.node_idle_watts.size else np.zeros(len(efficiency))
+        self._take(readings, efficiency)
+        watts = self._shown_watts(topology, now_ns)
+        fresh = now_ns - self._servers.newest_ns <= readings.max_age_ns
+        known = fresh & (readings.time_ns >= 0) & (self._servers.newest_ns >= 0)
+        return replace(
+            seen,
+            host_watts=np.where(known, watts, np.nan),
+            host_time_ns=np.where(known, self._servers.newest_ns, -1),
         )
-        watts = np.full(topology.n_nodes, np.nan)
-        times = np.full(topology.n_nodes, -1, dtype=np.int64)
-        recent = self._mean_of_boards(now_ns - _RECENT_NS, now_ns)
-        for node, name in enumerate(topology.node_names):
-            reading = readings.get(name)
-            if reading is None:
-                continue
-            server = self._servers.setdefault(name, _Server())
-            if reading.time_ns > server.newest.time_ns:
-                then = self._mean_of_boards(reading.time_ns - _LAG_NS, reading.time_ns, node)[0]
-                if not math.isnan(then):
-                    server.take(
-                        reading, float(reading.watts * efficiency[node] - then), float(then)
-                    )
-            if now_ns - server.newest.time_ns <= max_age_ns and not math.isnan(recent[node]):
-                declared = _Declared(float(idle[node]), float(topology.node_worst_watts[node]))
-                watts[node] = server.watts(float(recent[node]), declared)
-                times[node] = server.newest.time_ns
-        return watts, times
+
+    def _take(self, readings: ServerReadings, efficiency: FloatArray) -> None:
+        """Pair readings that are newer than the last with what their boards drew by then."""
+        (nodes,) = (readings.time_ns > self._servers.newest_ns).nonzero()
+        if not nodes.size:
+            return
+        time_ns = readings.time_ns[nodes]
+        boards = self._boards_between(nodes, time_ns - _LAG_NS, time_ns)
+        paired = ~np.isnan(boards)
+        if not paired.all():
+            nodes, time_ns, boards = nodes[paired], time_ns[paired], boards[paired]
+        watts = readings.watts[nodes]
+        self._servers.take(nodes, time_ns, watts, watts * efficiency[nodes] - boards, boards)
+
+    def _shown_watts(self, topology: Topology, now_ns: int) -> FloatArray:
+        """DC watts beside the boards, NaN where too little is known, (n_nodes,)."""
+        servers = self._servers
+        recent = self._recent_boards(now_ns)
+        fans = _HOST_PER_GPU_WATT * np.maximum(recent - servers.shown_boards, 0.0)
+        # What is not known for sure is at most what was declared.
+        most = np.minimum(servers.shown_likely + fans, topology.node_worst_watts)
+        watts = np.maximum(servers.shown_mean, most)
+        if topology.node_idle_watts.size:
+            with np.errstate(invalid="ignore"):
+                little = servers.shown_mean < _CREDIBLE_OF_IDLE * topology.node_idle_watts
+            watts = np.where(little, np.nan, watts)
+        return np.asarray(watts)
 
     def _remember(self, topology: Topology, seen: Observations, now_ns: int) -> None:
         """One more row of what each server's boards draw, NaN where one cannot be read."""
@@ -206,22 +169,151 @@ class HostDraws:
         silent = now_ns - seen.node_received_ns > _HEARD_NS
         self._boards[self._next] = np.where(silent, np.nan, sums)
         self._times_ns[self._next] = now_ns
-        self._next = (self._next + 1) % _RING
+        self._next = (self._next + 1) % _TICKS
 
     def _move(self, names: tuple[str, ...]) -> None:
         """Servers come and go; those that stay keep what is remembered."""
         before = {name: node for node, name in enumerate(self._names)}
-        boards = np.full((_RING, len(names)), np.nan)
-        for node, name in enumerate(names):
-            if name in before:
-                boards[:, node] = self._boards[:, before[name]]
-        self._servers = {name: s for name, s in self._servers.items() if name in set(names)}
-        self._names, self._boards = names, boards
+        kept = [(node, before[name]) for node, name in enumerate(names) if name in before]
+        new, old = np.array(kept, dtype=np.int64).reshape(-1, 2).T
+        boards = np.full((_TICKS, len(names)), np.nan)
+        boards[:, new] = self._boards[:, old]
+        servers = _nothing_yet(len(names))
+        for column in fields(_Servers):
+            getattr(servers, column.name)[new] = getattr(self._servers, column.name)[old]
+        self._names, self._boards, self._servers = names, boards, servers
 
-    def _mean_of_boards(self, after_ns: int, until_ns: int, node: int | None = None) -> FloatArray:
-        """Mean draw of the boards of all servers, or of one, over a time; NaN if one tick lacks."""
-        inside = (self._times_ns > after_ns) & (self._times_ns <= until_ns) & (self._times_ns >= 0)
-        rows = self._boards[inside] if node is None else self._boards[inside, node : node + 1]
-        if not len(rows):
-            return np.full(rows.shape[1], np.nan)
-        return np.asarray(rows.mean(axis=0))
+    def _recent_boards(self, now_ns: int) -> FloatArray:
+        """Mean draw of each server's boards of late, NaN if one tick lacks it, (n_nodes,)."""
+        inside = (self._times_ns > now_ns - _RECENT_NS) & (self._times_ns <= now_ns)
+        return np.asarray(self._boards[inside & (self._times_ns >= 0)].mean(axis=0))
+
+    def _boards_between(
+        self, nodes: IntArray, after_ns: IntArray, until_ns: IntArray
+    ) -> FloatArray:
+        """Mean draw of the boards of servers, each over its own time; NaN if one tick lacks, (k,)."""
+        times_ns = self._times_ns[None, :]
+        inside = (times_ns > after_ns[:, None]) & (times_ns <= until_ns[:, None]) & (times_ns >= 0)
+        count = inside.sum(axis=1)
+        sums = np.where(inside, self._boards.T[nodes], 0.0).sum(axis=1)
+        return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
+
+
+@dataclass(slots=True)
+class _Servers:
+    """Differences of the last minute of each server, and the boards' draw beside each.
+
+    Attributes:
+        newest_watts: What its BMC said last, AC, (n_nodes,).
+        newest_ns: When, -1 for never, (n_nodes,).
+        same: How often in a row, (n_nodes,).
+        lowest_boards: Least that its boards drew since it began to say so, (n_nodes,).
+        highest_boards: The most, (n_nodes,).
+        pair_ns: When each difference was read, oldest first, -1 for none, (n_nodes, _READINGS).
+        pair_hosts: Differences, DC, (n_nodes, _READINGS).
+        pair_boards: What boards drew then, DC, (n_nodes, _READINGS).
+        shown_mean: Mean of the differences, NaN where they show nothing, (n_nodes,).
+        shown_likely: What the rest likely draws now, (n_nodes,).
+        shown_boards: Mean draw of the boards beside them, (n_nodes,).
+    """
+
+    newest_watts: FloatArray
+    newest_ns: IntArray
+    same: IntArray
+    lowest_boards: FloatArray
+    highest_boards: FloatArray
+    pair_ns: IntArray
+    pair_hosts: FloatArray
+    pair_boards: FloatArray
+    shown_mean: FloatArray
+    shown_likely: FloatArray
+    shown_boards: FloatArray
+
+    def take(
+        self,
+        nodes: IntArray,
+        time_ns: IntArray,
+        watts: FloatArray,
+        hosts: FloatArray,
+        boards: FloatArray,
+    ) -> None:
+        """Add a reading of each of some servers, (k,) each."""
+        repeated = watts == self.newest_watts[nodes]
+        self.same[nodes] = np.where(repeated, self.same[nodes] + 1, 1)
+        low = np.where(repeated, np.minimum(self.lowest_boards[nodes], boards), boards)
+        high = np.where(repeated, np.maximum(self.highest_boards[nodes], boards), boards)
+        self.lowest_boards[nodes], self.highest_boards[nodes] = low, high
+        self.newest_watts[nodes], self.newest_ns[nodes] = watts, time_ns
+        times = np.concatenate((self.pair_ns[nodes, 1:], time_ns[:, None]), axis=1)
+        times = np.where(time_ns[:, None] - times > _WINDOW_NS, -1, times)
+        stuck = (self.same[nodes] >= STALE_AFTER_SAME) & (high - low > _MOVED_WATTS)
+        times[stuck] = -1
+        pair_hosts = np.concatenate((self.pair_hosts[nodes, 1:], hosts[:, None]), axis=1)
+        pair_boards = np.concatenate((self.pair_boards[nodes, 1:], boards[:, None]), axis=1)
+        self.pair_ns[nodes] = times
+        self.pair_hosts[nodes], self.pair_boards[nodes] = pair_hosts, pair_boards
+        shown = _shown(times, pair_hosts, pair_boards)
+        self.shown_mean[nodes], self.shown_likely[nodes], self.shown_boards[nodes] = shown
+
+
+def _nothing_yet(n_nodes: int) -> _Servers:
+    def unknown() -> FloatArray:
+        return np.full(n_nodes, np.nan)
+
+    def never(*more: int) -> IntArray:
+        return np.full((n_nodes, *more), -1, dtype=np.int64)
+
+    pairs = [np.zeros((n_nodes, _READINGS)) for _ in range(2)]
+    same = np.zeros(n_nodes, dtype=np.int64)
+    told = [unknown() for _ in range(3)]
+    shown = [unknown() for _ in range(3)]
+    return _Servers(told[0], never(), same, *told[1:], never(_READINGS), *pairs, *shown)
+
+
+def _shown(
+    times_ns: IntArray, hosts: FloatArray, boards: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What differences show of servers; NaN where they are too few or less than nothing, (k,) each.
+
+    The newest ones may stand out from all before them, by more than chance: the draw has risen.
+
+    Args:
+        times_ns: When each was read, oldest first, -1 for none, (k, r).
+        hosts: Differences, (k, r).
+        boards: What the boards drew then, (k, r).
+
+    Returns:
+        Mean of the differences, the likely draw now, and the boards' mean.
+    """
+    here = times_ns >= 0
+    n = here.sum(axis=1)
+    first_ns = np.take_along_axis(times_ns, here.argmax(axis=1)[:, None], axis=1)[:, 0]
+    enough = (n >= _LEAST_READINGS) & (times_ns[:, -1] - first_ns >= _LEAST_SPAN_NS)
+    count = np.maximum(n, _LEAST_READINGS)
+    mean = np.where(here, hosts, 0.0).sum(axis=1) / count
+    off = np.where(here, hosts - mean[:, None], 0.0)
+    squares = (off * off).sum(axis=1)
+    error = np.sqrt(squares / (count - 1) / count)
+    likely = np.maximum(mean + _STANDARD_ERRORS * error, mean + _stands_out(here, n, off))
+    enough &= mean >= 0.0
+    beside = np.where(here, boards, 0.0).sum(axis=1) / count
+    mean, likely, beside = (np.where(enough, what, np.nan) for what in (mean, likely, beside))
+    return mean, likely, beside
+
+
+def _stands_out(here: BoolArray, n: IntArray, off: FloatArray) -> FloatArray:
+    """How far the newest differences are surely above the mean; -inf where all are alike, (k,).
+
+    Args:
+        here: Which there are, the newest at the end, (k, r).
+        n: How many, (k,).
+        off: How far each is off their mean, 0 for those that are not there, (k, r).
+    """
+    before = here.cumsum(axis=1)
+    newest = n[:, None] - before
+    judged = here & (before >= _LEAST_READINGS) & (newest >= _LEAST_NEWEST)
+    before, newest = np.maximum(before, 2), np.maximum(newest, 1)
+    sums = off.cumsum(axis=1)
+    spread = np.maximum((off * off).cumsum(axis=1) - sums * sums / before, 0.0) / (before - 1)
+    level = -sums / newest - _STANDARD_ERRORS * np.sqrt(spread / newest)
+    return np.asarray(np.where(judged, level, -np.inf).max(axis=1, initial=-np.inf))

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from controller.app import decision_log
+from controller.host_draws import READINGS_MAX_AGE_SECONDS
 from controller.tick_values import PowerSettings
 from forecasting.decisions.priority_risks import risk_bands
 from forecasting.sqlite import history_store
@@ -116,7 +117,7 @@ class ControllerSettings(Settings):
     ] = "node"
     server_power_max_age_seconds: Annotated[
         float, Field(gt=0, le=60, description="Older readings of servers count as missing")
-    ] = 30.0
+    ] = READINGS_MAX_AGE_SECONDS
     dcgm_prometheus_url: Annotated[
         str, Field(description="Prometheus with dcgm-exporter's DCGM_FI_PROF_*; empty for none")
     ] = ""

@@ -23,7 +23,7 @@ from controller.app.live_view_builder import ViewContext, capped_by_domain, live
 from controller.app.running_topology import DesiredTopology
 from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.budget import budget_watts, override_cap_watts
-from controller.host_draws import HostDraws
+from controller.host_draws import HostDraws, readings_by_node
 from controller.paced_lines import PacedLines, paced
 from controller.step import State, carry_over, initial_state, step
 from controller.tick_values import (
@@ -242,18 +242,12 @@ class Ticker:
         return self._fleet.observe(topology, self._leadership.leadership(), domains, overrides)
 
     def _with_servers(self, topology: Topology, seen: Observations, now_ns: int) -> Observations:
-        """With what BMCs say of servers whose agents tell nothing of them."""
+        """With what BMCs show of servers beside their boards."""
         readings = self._servers.read()
         if not readings:
             return seen
-        max_age_ns = self._servers.max_age_ns
-        watts, times_ns = self._hosts.take(topology, seen, readings, max_age_ns, now_ns)
-        own = np.isfinite(seen.host_watts)
-        return replace(
-            seen,
-            host_watts=np.where(own, seen.host_watts, watts),
-            host_time_ns=np.where(own, seen.node_received_ns, times_ns),
-        )
+        ordered = readings_by_node(topology.node_names, readings, self._servers.max_age_ns)
+        return self._hosts.told(topology, seen, ordered, now_ns)
 
     def _record(self, outcome: TickOutcome, started_ns: int) -> None:
         topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions

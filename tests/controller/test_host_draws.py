@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from controller.host_draws import HostDraws, ServerReading
+from controller.host_draws import HostDraws, ServerReading, readings_by_node
 from controller.readings import initial_readings, stale_hosts, take_readings
-from controller.tick_values import Tick
+from controller.tick_values import Observations, Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
-from wattpack.power.domain_tree import FloatArray
+from wattpack.power.domain_tree import FloatArray, IntArray
 
 BOARDS = 8
 EFFICIENCY = 0.94
 WORST = 4000.0
 Level = Callable[[int], float]
+
+
+def taken(
+    draws: HostDraws,
+    topology: Topology,
+    seen: Observations,
+    readings: Mapping[str, ServerReading],
+    second: int,
+) -> tuple[FloatArray, IntArray]:
+    """Host draws of this second, and when they were read; readings count for 30 s."""
+    ordered = readings_by_node(topology.node_names, readings, seconds(30))
+    seen = draws.told(topology, seen, ordered, seconds(second))
+    return seen.host_watts, seen.host_time_ns
 
 
 class Server:
@@ -72,9 +85,8 @@ class Server:
                 gpu_draw_watts=boards,
                 node_received_ns=received,
             )
-            told, _ = self.draws.take(
-                self.topology, observed, {"node-0": self.reading}, seconds(30), seconds(second)
-            )
+            readings = {"node-0": self.reading}
+            told, _ = taken(self.draws, self.topology, observed, readings, second)
             self.told.append(float(told[0]))
         return np.array(self.host), np.array(self.told)
 
@@ -172,9 +184,7 @@ def test_what_was_known_before_a_long_silence_is_forgotten_in_it() -> None:
 def test_no_servers_have_no_draws() -> None:
     topology = make_topology(parents=(-1,), nodes=(), ratings=[1000.0])
     seen = make_observations(topology, seconds(1))
-    watts, times = HostDraws().take(
-        topology, seen, {"gone": ServerReading(1.0, 1)}, seconds(30), seconds(1)
-    )
+    watts, times = taken(HostDraws(), topology, seen, {"gone": ServerReading(1.0, 1)}, 1)
     assert (watts.size, times.size) == (0, 0)
 
 
@@ -225,7 +235,7 @@ def test_servers_that_stay_keep_their_minute_when_others_come() -> None:
     )  # fmt: skip
     seen = make_observations(more, seconds(100), gpu_draw_watts=np.full(2 * BOARDS, 500.0))
     readings = {"node-0": server.reading}
-    told, times = server.draws.take(more, seen, readings, seconds(30), seconds(100))
+    told, times = taken(server.draws, more, seen, readings, 100)
     assert told[0] == pytest.approx(server.told[-1], rel=0.02)
     assert np.isnan(told[1])
     assert times.tolist() == [server.reading.time_ns, -1]
@@ -238,7 +248,7 @@ def test_a_board_that_cannot_be_read_leaves_its_server_unread() -> None:
     boards[3] = np.nan
     seen = make_observations(server.topology, seconds(100), gpu_draw_watts=boards)
     readings = {"node-0": server.reading}
-    told, _ = server.draws.take(server.topology, seen, readings, seconds(30), seconds(100))
+    told, _ = taken(server.draws, server.topology, seen, readings, 100)
     assert np.isnan(told[0])
 
 
