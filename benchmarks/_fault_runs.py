@@ -90,7 +90,12 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
     settings = PowerSettings(lease_ttl_ms=run.scenario.control.lease_ttl_ms)
     start, memory, state = _begun(run, plant, topology, settings)
     setup = RowSetup(
-        run.scenario, run.draw.faults, run.draw.agents, meters=run.draw.meters, start=start
+        run.scenario,
+        run.draw.faults,
+        run.draw.agents,
+        meters=run.draw.meters,
+        bmcs=run.draw.bmcs,
+        start=start,
     )
 
     # The first leader knows what was drawn, one after a crash what the status of the domains tells.
@@ -114,7 +119,7 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         "causes": list(run.draw.causes),
         "began": memory,
         "began_heat": float(start.heat.max()),
-        "metered": run.draw.meters or run.draw.agents.host_meter,
+        "metered": run.draw.meters or run.draw.bmcs,
         "out_of_band_servers": int(start.out_of_band.sum()),
         "onset_seconds": round(run.draw.onset_seconds, 2),
         "end_seconds": round(run.draw.end_seconds, 2),

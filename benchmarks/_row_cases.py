@@ -63,7 +63,7 @@ class Arm:
 
     Attributes:
         domain_meter: Meters of row and racks.
-        host_meter: Each server's draw without its GPUs.
+        host_meter: What BMCs say of whole servers.
     """
 
     domain_meter: bool = True
@@ -166,8 +166,9 @@ class RowCase:
         setup = RowSetup(
             self.scenario,
             faults,
-            AgentSettings(host_meter=arm.host_meter, rise_ratio=RISE_SHARE),
+            AgentSettings(rise_ratio=RISE_SHARE),
             meters=arm.domain_meter,
+            bmcs=arm.host_meter,
         )
         settings = PowerSettings(lease_ttl_ms=self.scenario.control.lease_ttl_ms)
         topology = self.topology

@@ -17,6 +17,7 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 
 
 class Breakers:
@@ -100,6 +101,12 @@ class Meters:
         n_meters: Their number.
         generator: Of noise and gaps.
         start_ns: First instant.
+
+    Attributes:
+        silent: Those that measure nothing now, (n_meters,).
+        stuck: Those that say again what they said last, as if it were new, (n_meters,).
+        watts: Newest delivered readings, NaN before the first, (n_meters,).
+        time_ns: When each was measured, -1 before the first, (n_meters,).
     """
 
     def __init__(
@@ -117,8 +124,15 @@ class Meters:
         self._joules = np.zeros(n_meters)
         self._on_the_way: deque[tuple[int, int, Floats]] = deque()
         self.silent: Bools = np.zeros(n_meters, dtype=np.bool_)
+        self.stuck = self.silent
+        self._measured = np.full(n_meters, np.nan)
         self.watts = np.full(n_meters, np.nan)
         self.time_ns = np.full(n_meters, -1, dtype=np.int64)
+
+    @property
+    def delivered_ns(self) -> Integers:
+        """When each reading was delivered, -1 before the first: a scrape's stamp, (n_meters,)."""
+        return np.asarray(np.where(self.time_ns < 0, -1, self.time_ns + self._delay_ns))
 
     def advance(self, watts: Floats, begin_ns: int, end_ns: int) -> None:
         """Take in a step's mean load and deliver what has arrived, (n,)."""
@@ -140,6 +154,9 @@ class Meters:
         step = self._settings.resolution_watts
         if step > 0.0:
             reading = np.round(reading / step) * step
+        if self.stuck.any():
+            reading = np.where(self.stuck, self._measured, reading)
+        self._measured = np.where(np.isnan(reading), self._measured, reading)
         self._on_the_way.append((now_ns + self._delay_ns, now_ns, reading))
         self._joules = np.zeros(n)
         self._begin_ns = now_ns

@@ -5,7 +5,7 @@
     world.pods_changed(pods)                  # after each change: all pods as the API shows them
     world.advance(to_ns)                      # physics and queues up to a time
     world.driver(node)                        # GPUs behind the device port (agents, actuators)
-    world.host_watts(node)                    # server without its GPUs, DC watts; None: no BMC
+    world.server_power(node)                  # all of a server by its BMC, AC watts; None: no BMC
     world.meter("row")                        # newest delivered reading, or None
     world.boot_id(node); world.pod_uses(node) # what an agent reports besides
     world.take_finished()                     # batch pods whose work is done: delete them
@@ -208,7 +208,7 @@ class World:
             self._feeds.silent = self._meters.silent
             self._feeds.advance(self.breakers.busiest_share(), begin_ns, end_ns)
         if self._bmcs is not None:
-            self._bmcs.advance(self.servers.host_watts, begin_ns, end_ns)
+            self._bmcs.advance(self.servers.ac_watts, begin_ns, end_ns)
         self.now_ns = end_ns
         self.effects.observe(end_ns, self.bank.limit_watts, self.bank.sensed_draw_watts())
         self.ledger.energy_joules += float(watts[0]) * seconds
@@ -255,12 +255,21 @@ class World:
         i = self.node_names.index(node)
         return bool(self.servers.on[i] and self._struck.down_until_ns[i] <= self.now_ns)
 
-    def host_watts(self, node: str) -> float | None:
-        """What a BMC told last of the server without its GPUs, DC watts; None if nothing does."""
+    @property
+    def has_bmcs(self) -> bool:
+        """Whether servers' BMCs are asked."""
+        return self._bmcs is not None
+
+    def server_power(self, node: str) -> tuple[float, int] | None:
+        """AC watts that a BMC told last of its whole server and when that was scraped, if ever.
+
+        A scrape's stamp says nothing of how old the BMC's moment was.
+        """
         if self._bmcs is None:
             return None
-        watts = float(self._bmcs.watts[self.node_names.index(node)])
-        return None if np.isnan(watts) else watts
+        i = self.node_names.index(node)
+        scraped_ns = int(self._bmcs.delivered_ns[i])
+        return None if scraped_ns < 0 else (float(self._bmcs.watts[i]), scraped_ns)
 
     def meter(self, domain: str) -> tuple[float, int] | None:
         """AC watts of the newest delivered reading and when it was taken, None before the first."""

@@ -26,7 +26,7 @@ from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.kube_objects.admission import Mode
 from simulation.app.demo_nodes import Replica
-from simulation.faces import WorldFeeds, WorldMeters
+from simulation.faces import WorldFeeds, WorldMeters, WorldServers
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.scenario import FaultKind
 from simulation.world import World
@@ -207,6 +207,7 @@ class DemoControl:
             identity=self._server,
             meters=WorldMeters(self._world),
             feeds=WorldFeeds(self._world),
+            servers=WorldServers(self._world),
             profiles=shipped_library(),
             election=settings.election(),
             seed=scenario.seed + 100 * index,

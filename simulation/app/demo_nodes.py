@@ -135,7 +135,6 @@ class DemoNodes:
             Senses(
                 sampler,
                 partial(attribution, self._world, name),
-                partial(self._world.host_watts, name),
             ),
             links,
             self._clients[name],

@@ -47,7 +47,7 @@ from simulation.app.cluster_stand_ins import ClusterStandIn
 from simulation.app.earlier_days import DrawRecorder, fill
 from simulation.app.load_forecasts import declare_loads
 from simulation.app.loopback import LoopbackLink, send_over
-from simulation.faces import WorldFeeds, WorldMeters, attribution, guaranteed_watts
+from simulation.faces import WorldFeeds, WorldMeters, WorldServers, attribution, guaranteed_watts
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.monitor import InvariantMonitor
 from simulation.pod_work import NAMESPACE, Work, pod_manifest
@@ -110,7 +110,6 @@ class TwinNodes:
             Senses(
                 Sampler(InlineReader(self._devices[node])),
                 partial(attribution, self._world, node),
-                partial(self._world.host_watts, node),
             ),
             [self.links[node]],
             self.actuators[node],
@@ -223,6 +222,7 @@ class TwinRun:
                 ),
                 meters=WorldMeters(self.world),
                 feeds=WorldFeeds(self.world),
+                servers=WorldServers(self.world),
                 clock=self.clock,
                 audit=DecisionLog(":memory:"),
                 metrics=ControllerMetrics(),

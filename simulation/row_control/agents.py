@@ -26,8 +26,6 @@ class AgentSettings:
         report_seconds: Between two reports of a node.
         delay_seconds: Lowest and highest one-way delay of a message.
         loss: Chance of each message, both ways.
-        host_meter: Whether a BMC tells the server's draw without its GPUs, whatever the scenario
-            says; how late and coarse it does is the scenario's ``row.bmc_meter``.
         counters: Whether the boards have energy counters.
         rise_ratio: A node reports at once when its boards draw more than at its last report by
             this share of their default limits, as the product's agents do; 0: it never does.
@@ -37,7 +35,6 @@ class AgentSettings:
     report_seconds: float = 1.0
     delay_seconds: tuple[float, float] = (0.02, 0.08)
     loss: float = 0.0
-    host_meter: bool = False
     counters: bool = True
     rise_ratio: float = 0.10
     rest_seconds: float = 0.25
@@ -90,7 +87,6 @@ class RowAgents:
         self._draws_watts: Floats = np.zeros(self._shape)
         self._risen: Bools = np.zeros(n, dtype=np.bool_)
         self._largest_watts = plant.bank.default_limit_watts.reshape(self._shape).sum(axis=1)
-        self._host_meter = settings.host_meter or plant.scenario.row.bmc == "simulated"
         self.sent = self.lost = 0
 
     @property
@@ -182,11 +178,7 @@ class RowAgents:
     def _made(self, sent: _Sent, draws: Floats, joules: Floats) -> Reports:
         actuators, nodes = self._actuators, sent.nodes
         shape = (len(nodes), self._shape[1])
-        hosts, counters = np.full(shape[0], np.nan), np.full(shape, np.nan)
-        if self._host_meter:
-            hosts = self._plant.bmcs.watts.take(nodes)
-        if self._settings.counters:
-            counters = joules.take(nodes, axis=0)
+        counters = joules.take(nodes, axis=0) if self._settings.counters else np.full(shape, np.nan)
         return Reports(
             node=nodes,
             arrival_ns=sent.arrival_ns,
@@ -194,7 +186,6 @@ class RowAgents:
             boot=actuators.boot.take(nodes),
             clock_ns=actuators.local_ns(sent.at_ns, nodes),
             epoch=actuators.epoch.take(nodes),
-            host_watts=hosts,
             draw_watts=draws.take(nodes, axis=0),
             energy_joules=counters,
             limit_watts=actuators.seen_watts.take(nodes, axis=0),

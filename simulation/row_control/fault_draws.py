@@ -1,7 +1,7 @@
 """Random fault runs: what goes wrong in a run is a function of its seed.
 
 A run has one to three causes whose first lies in minutes 1 to 3, and conditions that hold from its
-begin: no host meter, no domain meter, clocks apart, a network that loses. All ranges are those of
+begin: no BMCs, no domain meter, clocks apart, a network that loses. All ranges are those of
 the ``no_trip`` benchmark (docs/benchmark.md); how often each is drawn is chosen, not measured.
 """
 
@@ -24,6 +24,7 @@ ONSET_SECONDS = (60.0, 180.0)
 LASTS_SECONDS = (30.0, 120.0)
 CRASH_SECONDS = (10.0, 600.0)
 ALL_TO_FULL = "all_to_full"
+BMC_CHANCE = 1.0 / 3.0
 STEP_CHANCE = 0.6
 """How often everything steps to full power while something else is wrong."""
 
@@ -45,6 +46,7 @@ class FaultDraw:
         causes: Names of what was drawn, in order.
         faults: With times and targets.
         agents: How agents report and what the network does in this run.
+        bmcs: Whether servers' BMCs are asked.
         meters: Whether domain meters reach the controller at all.
         redundancy: Of every domain: None, or what a lost feed lies within.
     """
@@ -52,6 +54,7 @@ class FaultDraw:
     causes: tuple[str, ...]
     faults: RowFaults
     agents: AgentSettings
+    bmcs: bool
     meters: bool
     redundancy: Literal["None", "2N", "KofN"]
 
@@ -191,6 +194,22 @@ CAUSES: dict[str, Cause] = {
 }
 
 
+BMC_CAUSES = {"silent_bmcs": K.BMC_SILENT, "frozen_bmcs": K.BMC_FROZEN}
+"""Drawn besides where BMCs are asked."""
+
+
+def _faults_of_bmcs(seed: int, nodes: int, onset: float) -> dict[str, RowFault]:
+    """At times some or all BMCs fall silent or stand still; a generator of their own."""
+    rng = np.random.default_rng((seed, 0xB3C5))
+    name, chance = str(rng.choice(sorted(BMC_CAUSES))), float(rng.random())
+    if chance >= BMC_CHANCE:
+        return {}
+    begin = onset + float(rng.uniform(0.0, 30.0))
+    d = _Drawing(rng, RowCounts(nodes, 0, 0), begin, begin + float(rng.uniform(*LASTS_SECONDS)))
+    struck = d.every(nodes) if rng.random() < 0.6 else d.some(nodes, int(rng.integers(1, nodes)))
+    return {name: d.fault(BMC_CAUSES[name], struck)}
+
+
 def draw_faults(seed: int, counts: RowCounts) -> FaultDraw:
     """The faults and conditions of a run.
 
@@ -214,12 +233,15 @@ def draw_faults(seed: int, counts: RowCounts) -> FaultDraw:
         names = [*names, ALL_TO_FULL]
     agents = AgentSettings(
         loss=float(rng.uniform(0.0, 0.05)) if rng.random() < 1.0 / 3.0 else 0.0,
-        host_meter=bool(rng.random() < 0.5),
     )
+    bmcs = bool(rng.random() < 0.5)
+    if bmcs:
+        of_bmcs = _faults_of_bmcs(seed, counts.nodes, onset)
+        names, faults = [*names, *of_bmcs], [*faults, *of_bmcs.values()]
     meters = bool(rng.random() < 0.75)
     if not meters:
         names = [*names, "no_domain_meter"]
     redundancy: Literal["None", "2N", "KofN"] = "None"
     if "feed_loss" in names:
         redundancy = "2N" if rng.random() < 0.5 else "KofN"
-    return FaultDraw(tuple(names), RowFaults(faults), agents, meters, redundancy)
+    return FaultDraw(tuple(names), RowFaults(faults), agents, bmcs, meters, redundancy)

@@ -41,6 +41,8 @@ class RowFaultKind(StrEnum):
     READINGS_FROZEN = "readings_frozen"  # gpus; power stands still, the energy counter goes on
     COUNTERS_FROZEN = "counters_frozen"  # gpus; the energy counter stands still
     METER_SILENT = "meter_silent"  # domains
+    BMC_SILENT = "bmc_silent"  # nodes; what their BMCs said last grows old
+    BMC_FROZEN = "bmc_frozen"  # nodes; their BMCs say one number, scraped anew
     METER_CLOCK = "meter_clock"  # domains; amount: seconds that its stamps are ahead
     CONTROLLER_DOWN = "controller_down"  # both replicas; the next one begins with nothing
     API_DOWN = "api_down"  # the leader may extend and lower, never raise

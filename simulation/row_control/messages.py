@@ -44,7 +44,6 @@ class Reports(_Rows):
         boot: Changes with each boot, (k,).
         clock_ns: The node's own clock when it was made, (k,).
         epoch: Highest that the actuator accepted, (k,).
-        host_watts: Without its GPUs, NaN if nobody measures it, (k,).
         draw_watts: 1 s means as sensed, (k, g).
         energy_joules: Since the driver was loaded, (k, g).
         limit_watts: As read back, (k, g).
@@ -62,7 +61,6 @@ class Reports(_Rows):
     boot: Integers
     clock_ns: Integers
     epoch: Integers
-    host_watts: Floats
     draw_watts: Floats
     energy_joules: Floats
     limit_watts: Floats

@@ -93,6 +93,8 @@ class RowPlant:
         n_domains = len(self.domain_names)
         self.meters.silent = faults.struck(K.METER_SILENT, seconds, n_domains)
         self.feeds.silent = self.meters.silent
+        self.bmcs.silent = faults.struck(K.BMC_SILENT, seconds, self.n_nodes)
+        self.bmcs.stuck = faults.struck(K.BMC_FROZEN, seconds, self.n_nodes)
         lost = faults.struck(K.FEED_LOST, seconds, n_domains)
         self.breakers.lost_feeds = lost.astype(np.int64)
 
@@ -109,7 +111,7 @@ class RowPlant:
         self.watts = self.servers.advance(self.drawn_watts, seconds)
         opened = self.breakers.advance(self.watts, seconds)
         self.meters.advance(self.watts, begin_ns, self.now_ns)
-        self.bmcs.advance(self.servers.host_watts, begin_ns, self.now_ns)
+        self.bmcs.advance(self.servers.ac_watts, begin_ns, self.now_ns)
         if self.scenario.row.use_reserve:
             self.feeds.advance(self.breakers.busiest_share(), begin_ns, self.now_ns)
         if opened.any():

@@ -30,6 +30,9 @@ class Known:
         feed_share: Newest delivered share of the busiest feed, NaN before the first, (n_domains,);
             empty where no reserve is used.
         feed_time_ns: When it was taken, (n_domains,).
+        server_watts: Newest that each server's BMC said of all of it, AC, NaN before the first,
+            (n_nodes,); empty where none is asked.
+        server_time_ns: When that was scraped, -1 before the first, (n_nodes,).
     """
 
     now_ns: int
@@ -38,6 +41,8 @@ class Known:
     may_raise: bool = True
     feed_share: Floats = field(default_factory=lambda: np.zeros(0))
     feed_time_ns: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    server_watts: Floats = field(default_factory=lambda: np.zeros(0))
+    server_time_ns: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class RowSetup:
         agents: How agents report.
         times: How fast actuators are.
         meters: Whether the domains' meters reach the policy.
+        bmcs: Whether the servers' BMCs do, whatever the scenario says; how late and coarse they
+            are is its ``row.bmc_meter``.
         clock_spread_seconds: How far nodes' clocks are apart.
         start: How the row stands when the run begins; None: cool, at the policy's own limits.
             Policies without leases begin with their own limits and no locks, on breakers as hot.
@@ -59,6 +61,7 @@ class RowSetup:
     agents: AgentSettings = field(default_factory=AgentSettings)
     times: ActuatorTimes = field(default_factory=ActuatorTimes)
     meters: bool = True
+    bmcs: bool = False
     clock_spread_seconds: float = 5.0
     start: RowStart | None = None
 
@@ -106,6 +109,7 @@ class RowRun:
         self._writes_generator = self._generator(13)
         self.ticks = 0
         self._feed_share = np.full(len(plant.domain_names), np.nan)
+        self._asks_bmcs = setup.bmcs or scenario.row.bmc == "simulated"
 
     def _begin_as(self, start: RowStart) -> None:
         self.plant.breakers.heat = start.heat.copy()
@@ -253,6 +257,10 @@ class RowRun:
             np.where(fresh, stamp_ns, -1),
             not faults.any_active(K.API_DOWN, seconds),
         )
+        if self._asks_bmcs:
+            bmcs = self.plant.bmcs
+            stamp_ns = bmcs.delivered_ns
+            known = replace(known, server_watts=bmcs.watts.copy(), server_time_ns=stamp_ns)
         if not self.setup.scenario.row.use_reserve:
             return known
         feeds = self.plant.feeds

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.gap_heat import believable_highest
+from controller.host_draws import READINGS_MAX_AGE_SECONDS, HostDraws, ServerReadings
 from controller.step import State, initial_state, step
 from controller.tick_values import (
     Band,
@@ -23,12 +24,13 @@ from simulation.row_control.answers import Answers
 from simulation.row_control.messages import NO_ORDERS, LeaseBatches, Orders, Reports, joined
 from simulation.row_control.row_policy import Answer, Doubted, Known
 from simulation.row_control.work import Bools, Floats, Integers
-from wattpack.units import NS_PER_SECOND
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 LARGE_RISE_SHARE = 0.02
 """Boards that rose together by this share of the largest rating since the last tick make the next
 one due at once, as in the product's fleet."""
 
+_SERVERS_FRESH_NS = seconds_to_ns(READINGS_MAX_AGE_SECONDS)
 _ENERGY_NS = 3 * NS_PER_SECOND
 _RING = 16
 _NO_READING_NS = 1 << 61
@@ -81,7 +83,8 @@ class WattpackPolicy:
         state: What it knows when it begins, None for nothing.
 
     Attributes:
-        decisions: Of the last tick, None before the first.
+        seen: What the last tick was told, None before the first.
+        decisions: Of that tick.
     """
 
     uses_leases = True
@@ -91,6 +94,7 @@ class WattpackPolicy:
     ) -> None:
         self.topology, self.settings, self._epoch = topology, settings, epoch
         self.state = initial_state(topology, settings) if state is None else state
+        self.seen: Observations | None = None
         self.decisions: Decisions | None = None
         self.brakes = 0
         self._braking = self.state.bands.band == Band.BRAKE
@@ -101,7 +105,7 @@ class WattpackPolicy:
         self._boot = np.zeros(n, dtype=np.int64)
         self._rebooted = np.zeros(n, dtype=np.bool_)
         self._node_epoch = np.zeros(n, dtype=np.int64)
-        self._host_watts = np.full(n, np.nan)
+        self._hosts, self._no_host = HostDraws(), np.full(n, np.nan)
         self._draw, self._energy = np.full(shape, np.nan), np.full(shape, np.nan)
         self._drawn_watts = np.zeros(n)
         self._limit, self._guaranteed = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -164,7 +168,6 @@ class WattpackPolicy:
         self._received_ns[nodes] = reports.arrival_ns
         self._nonce[nodes] = reports.nonce
         self._node_epoch[nodes] = reports.epoch
-        self._host_watts[nodes] = reports.host_watts
         self._draw[nodes] = reports.draw_watts
         self._drawn_watts[nodes] = _sums(reports.draw_watts)
         self._energy[nodes] = self._means.take(nodes, reports.clock_ns, reports.energy_joules)
@@ -196,7 +199,7 @@ class WattpackPolicy:
 
     def tick(self, known: Known) -> Orders:
         """One step of the product's controller."""
-        seen = self._observed(known)
+        self.seen = seen = self._with_servers(known, self._observed(known))
         self._rebooted[:] = self._gap_told[:] = False
         self._risen_watts = 0.0
         tick = Tick(self.topology, seen, self.settings, known.now_ns)
@@ -206,12 +209,19 @@ class WattpackPolicy:
         self._braking = braking
         return self._orders(commands)
 
+    def _with_servers(self, known: Known, seen: Observations) -> Observations:
+        """What the product makes of BMCs that are asked."""
+        if not known.server_watts.size:
+            return seen
+        readings = ServerReadings(known.server_watts, known.server_time_ns, _SERVERS_FRESH_NS)
+        return self._hosts.told(self.topology, seen, readings, known.now_ns)
+
     def _observed(self, known: Known) -> Observations:
         return Observations(
             node_received_ns=self._received_ns.copy(),
             node_nonce=self._nonce.copy(),
             node_rebooted=self._rebooted.copy(),
-            host_watts=self._host_watts.copy(),
+            host_watts=self._no_host,
             gpu_draw_watts=self._draw.flatten(),
             gpu_energy_mean_watts=self._energy.flatten(),
             gpu_limit_watts=self._limit.flatten(),

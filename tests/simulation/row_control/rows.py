@@ -45,9 +45,10 @@ def wattpack_run(
     levels: list[tuple[float, float]],
     *faults: RowFault,
     meters: bool = True,
+    bmcs: bool = False,
 ) -> RowRun:
     """The product's controller on a small row."""
     topology = topology_of(scenario)
-    setup = RowSetup(scenario, RowFaults(faults), meters=meters)
+    setup = RowSetup(scenario, RowFaults(faults), meters=meters, bmcs=bmcs)
     work = LevelWork(halves(topology.n_gpus), [(t, w) for t, w in levels])
     return RowRun(setup, work, lambda epoch: WattpackPolicy(topology, PowerSettings(), epoch))

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from simulation.row_control.fault_draws import CAUSES, RowCounts, draw_faults
+from simulation.row_control.fault_draws import BMC_CAUSES, CAUSES, RowCounts, draw_faults
 from simulation.row_control.faults import RowFaultKind
 
 COUNTS = RowCounts(nodes=52, gpus=416, domains=5)
@@ -30,7 +30,7 @@ def test_a_draw_is_a_function_of_its_seed() -> None:
 
 def test_every_cause_is_drawn_and_none_fills_the_runs() -> None:
     seen = Counter(cause for draw in DRAWS for cause in draw.causes)
-    assert set(seen) == set(CAUSES) | {"no_domain_meter"}
+    assert set(seen) == set(CAUSES) | set(BMC_CAUSES) | {"no_domain_meter"}
     assert min(seen.values()) >= 20
     assert 0.4 < seen["all_to_full"] / len(DRAWS) < 0.8
 
@@ -39,6 +39,16 @@ def test_the_step_of_everything_is_drawn_alone_too_and_never_twice() -> None:
     assert any(set(draw.causes) <= {"all_to_full", "no_domain_meter"} for draw in DRAWS)
     steps = [sum(f.kind is K.ALL_TO_FULL for f in draw.faults.faults) for draw in DRAWS]
     assert max(steps) == 1
+
+
+def test_bmcs_fail_only_where_they_are_asked() -> None:
+    for draw in DRAWS:
+        failing = set(draw.causes) & set(BMC_CAUSES)
+        assert draw.bmcs or not failing
+        assert len(failing) <= 1
+    asked = sum(draw.bmcs for draw in DRAWS)
+    failed = sum(bool(set(draw.causes) & set(BMC_CAUSES)) for draw in DRAWS)
+    assert 0.2 < failed / asked < 0.5
 
 
 def test_faults_lie_in_the_declared_ranges() -> None:
