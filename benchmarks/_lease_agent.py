@@ -145,7 +145,7 @@ class Process:
             NodeFacts(
                 NodeName(node.name), boot_id=f"boot-{node.boots}", host_unit=True, instance=instance
             ),
-            Senses(sampler, host_watts=lambda: row.rng.uniform(790.0, 810.0)),
+            Senses(sampler),
             self.links,
             node,
             node.clock,

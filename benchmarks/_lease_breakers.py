@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from benchmarks._lease_order import HOST_WATTS
+from benchmarks._lease_kind import HOST_WATTS
 from benchmarks._lease_row import Row
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 

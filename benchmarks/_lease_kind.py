@@ -29,6 +29,9 @@ BREAKER_CURVES: Final = "row and racks RackThermal"
 OWN_WATTS: Final = 700.0
 """Default limit of the boards for which demands of both benchmarks were written down."""
 
+HOST_WATTS: Final = 800.0
+"""What every server draws beside its boards, DC."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowKind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchmarks._full_breakers import DrawMemory, Draws, may_be_full
+from benchmarks._lease_kind import HOST_WATTS
 from benchmarks._lease_row import Row
 from benchmarks._order_judge import Due, unfair_pairs
 from benchmarks._power_house import Domain, House
@@ -18,8 +19,6 @@ __all__ = ["OrderJudge"]
 _HEARD_WITHIN_NS = 14 * NS_PER_SECOND // 5
 #: A board that drew more than its cap is not trusted for 30 s after that was noticed.
 _DOUBTED_FOR_NS = 45 * NS_PER_SECOND
-#: What every server of the row tells of itself, about (``_lease_agent``), DC.
-HOST_WATTS = 800.0
 
 DueOf = Callable[[Topology, Sequence[bool]], Due]
 """What a topology owes to the boards that take part."""

@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks._lease_agent import Stream
+from benchmarks._lease_bmcs import Bmcs
 from benchmarks._lease_kind import RowKind
 from benchmarks._lease_node import Board, Node, OwnClock, Witness
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.hearing import Hearing
+from controller.host_draws import HostDraws
 from controller.step import initial_state, step
 from controller.tick_values import Tick, Topology
 from simulation.capping_boards import CappingRegulation, row_loops
@@ -47,7 +49,7 @@ class Replica:
         self.fleet = Fleet()
         self.hearing: Hearing[Stream] = Hearing(self.fleet)
         self._desk = AnswerDesk(self.epoch)
-        self._state = initial_state(row.topology, row.kind.settings)
+        self._state, self._hosts = initial_state(row.topology, row.kind.settings), HostDraws()
         row.after(row.rng.randrange(NS_PER_SECOND), self._regular_tick)
 
     def epoch(self) -> int:
@@ -125,6 +127,7 @@ class Replica:
             inputs,
             np.full(topology.n_gpus, np.nan),
         )
+        seen = self._hosts.told(topology, seen, row.bmcs.read(now_ns), now_ns)
         if epoch and seen.highest_epoch_seen > epoch:
             row.epoch = seen.highest_epoch_seen + 1
         tick = Tick(topology, seen, row.kind.settings, now_ns)
@@ -178,6 +181,7 @@ class Row:
             uuids = tuple(topology.gpu_uuids[g] for g in mine)
             guaranteed = float(topology.guaranteed_watts[mine].min())
             self.nodes.append(Node(self, number, uuids, guaranteed))
+        self.bmcs = Bmcs(self, seed)
         self.replicas = [Replica(self, number) for number in range(2)]
         loops = row_loops([self.kind.gpu_type] * topology.n_gpus, np.random.default_rng(seed))
         self._idle = np.full(topology.n_gpus, self.kind.idle_watts)

@@ -18,13 +18,12 @@ import numpy as np
 
 from benchmarks._lease_agent import Process
 from benchmarks._lease_judge import Judge
-from benchmarks._lease_kind import RowKind, make_topology
+from benchmarks._lease_kind import HOST_WATTS, RowKind, make_topology
 from benchmarks._lease_node import Node
 from benchmarks._lease_row import Row
 from controller.tick_values import Topology
 from wattpack.units import NS_PER_SECOND
 
-HOST_WATTS = 800.0
 #: Of each board, a new draw every 10 s: 0.93 of the rating in the mean, and capped at times.
 DEMAND_WATTS = (470.0, 700.0)
 DEMAND_SECONDS = 10

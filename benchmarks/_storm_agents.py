@@ -147,9 +147,7 @@ class Agent:
             )
             for i in range(GPUS)
         ]
-        return power_pb2.NodeReport(
-            node=self.name, boot_id="boot", devices=readings, host_watts=800.0
-        )
+        return power_pb2.NodeReport(node=self.name, boot_id="boot", devices=readings)
 
     def _hello(self) -> power_pb2.Hello:
         devices = [

@@ -225,19 +225,11 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
     at_worst = at_worst / load.efficiency
     confirmed = np.where(usable, credible, memory.last_time_ns >= 0)
-    shown_node = np.where(np.isnan(known.host_watts), share < 1.0, _of_whole_servers(tick))
+    shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
     beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
     beyond = bounds.applied_to(beyond) - draw
     metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond)
     return memory, metered, new & credible
-
-
-def _of_whole_servers(tick: Tick) -> BoolArray:
-    """Servers whose own meter shows boards, too: it speaks apart from reports, (n_nodes,)."""
-    observed = tick.observations
-    if not observed.host_time_ns.size:
-        return np.zeros(tick.topology.n_nodes, dtype=np.bool_)
-    return np.asarray(observed.host_time_ns != observed.node_received_ns)
 
 
 def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
@@ -319,7 +311,7 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
         tick: For what they tell.
         state: From the last tick.
         believed: Boards that are, (n_gpus,).
-        host_watts: What servers' own meters say now, (n_nodes,).
+        host_watts: What BMCs show of servers beside their boards now, (n_nodes,).
     """
     observed, before_ns = tick.observations, state.readings.received_ns
     highest = _by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))

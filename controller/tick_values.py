@@ -135,7 +135,8 @@ class Observations:
         node_received_ns: When the newest report came, -1 if never, (n_nodes,).
         node_nonce: Nonce of that report, 0 = none to answer, (n_nodes,).
         node_rebooted: The boot id changed since the last tick, (n_nodes,).
-        host_watts: Server draw without GPUs, NaN if not metered, (n_nodes,).
+        host_watts: Server draw beside its boards' readings, as a BMC of the whole server shows it,
+            NaN where none does, (n_nodes,). What boards hide of their draw is in it.
         gpu_draw_watts: 1 s average, NaN if unreadable, (n_gpus,).
         gpu_energy_mean_watts: Mean over 3 s by the energy counter, NaN if not offered, (n_gpus,).
         gpu_limit_watts: Limit as read back, NaN if unknown, (n_gpus,).
@@ -159,8 +160,7 @@ class Observations:
             its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
         node_unanswered_ns: How long before its newest report each node's last answered one was, by
             its own clock, 0 if it does not tell, (n_nodes,); empty: nobody tells.
-        host_time_ns: When each server's draw was read, (n_nodes,); empty: with its report. One of
-            another time is what a meter of the whole server showed beyond the boards' readings.
+        host_time_ns: When each BMC was read, (n_nodes,); empty: with the server's report.
     """
 
     node_received_ns: IntArray

@@ -60,7 +60,6 @@ def _description(sample: DeviceSample) -> power_pb2.DeviceDescription:
 def build_report(
     state: NodeState,
     sequence: int,
-    host_watts: float | None = None,
     highest: HighestTold | None = None,
 ) -> power_pb2.NodeReport:
     """One report; without an actuator its nonce is 0 and every device is uncontrolled (I10)."""
@@ -81,8 +80,6 @@ def build_report(
         for device in report.devices:
             if device.uuid in highest.watts:
                 device.highest_draw_watts = highest.watts[GpuUuid(device.uuid)]
-    if host_watts is not None:
-        report.host_watts = require_number("host_watts", host_watts, minimum=0.0, unit="W")
     return report
 
 

@@ -90,7 +90,6 @@ class NodeSample:
     confirmed_sequence: IntArray
     controlled: BoolArray
     leased: BoolArray
-    host_watts: float
     pods: tuple[PodUse, ...]
     temperature_celsius: FloatArray
     signals: FloatArray
@@ -231,12 +230,6 @@ def read_report(
         )
     for column in (limit_watts, guaranteed_watts):
         column[column == 0.0] = np.nan
-    host_watts = np.nan
-    if report.HasField("host_watts"):
-        with read_from(report.node):
-            host_watts = require_number(
-                "report.host_watts", report.host_watts, minimum=0.0, maximum=1e6, unit="W"
-            )
     return NodeSample(
         received_ns=received_ns,
         sequence=report.sequence,
@@ -251,7 +244,6 @@ def read_report(
         confirmed_sequence=confirmed,
         controlled=controlled,
         leased=np.array([r is not None and r.lease_active for r in readings], dtype=np.bool_),
-        host_watts=host_watts,
         pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
         temperature_celsius=_temperatures(readings),
         signals=_signals(readings, devices),

@@ -236,7 +236,7 @@ class Fleet:
             node_received_ns=arrays.received_ns,
             node_nonce=arrays.nonce,
             node_rebooted=arrays.rebooted,
-            host_watts=arrays.host_watts,
+            host_watts=np.full(topology.n_nodes, np.nan),
             gpu_draw_watts=arrays.draw_watts,
             gpu_energy_mean_watts=arrays.energy_mean_watts,
             gpu_limit_watts=arrays.limit_watts,
@@ -288,7 +288,6 @@ class _Arrays:
     received_ns: IntArray
     nonce: np.ndarray[tuple[int], np.dtype[np.uint64]]
     rebooted: BoolArray
-    host_watts: FloatArray
     highest_epoch: IntArray
     unanswered_ns: IntArray
     draw_watts: FloatArray
@@ -308,7 +307,6 @@ class _Arrays:
             np.full(n_nodes, -1, dtype=np.int64),
             np.zeros(n_nodes, dtype=np.uint64),
             np.zeros(n_nodes, dtype=np.bool_),
-            np.full(n_nodes, np.nan),
             np.zeros(n_nodes, dtype=np.int64),
             np.zeros(n_nodes, dtype=np.int64),
             unknown[0],
@@ -328,7 +326,6 @@ class _Arrays:
             return
         self.received_ns[node] = sample.received_ns
         self.nonce[node] = sample.nonce
-        self.host_watts[node] = sample.host_watts
         self.highest_epoch[node] = sample.highest_epoch
         if sample.highest_since_ns > 0:
             self.unanswered_ns[node] = max(0, sample.clock_ns - sample.highest_since_ns)

@@ -81,12 +81,10 @@ class Senses:
     Attributes:
         sampler: Of its boards.
         attribution: The latest word on who uses the boards.
-        host_watts: The node without its GPUs, None without a meter.
     """
 
     sampler: Sampler
     attribution: Callable[[], Attribution] = no_attribution
-    host_watts: Callable[[], float | None] = lambda: None
 
 
 class NodeAgent:
@@ -114,7 +112,6 @@ class NodeAgent:
         self._actuator = actuator
         self._clock = clock
         self._attribution = senses.attribution
-        self._host_watts = senses.host_watts
         self._sequence = 0
         self._told = LastReport()
         # Readings and reports have threads of their own.
@@ -152,7 +149,7 @@ class NodeAgent:
         self.state = state = self._new_state(now_ns)
         self._sequence += 1
         self._told = told(state.samples, now_ns)
-        report = build_report(state, self._sequence, self._host_watts(), self._highest_told())
+        report = build_report(state, self._sequence, self._highest_told())
         self._reported_to = self._welcomed()
         described = _described(state.samples)
         if self._described is not None and not described <= self._described:

@@ -133,7 +133,6 @@ class Servers:
                     Senses(
                         Sampler(InlineReader(devices[node])),
                         partial(self._attribution, node),
-                        lambda: HOST_WATTS,
                     ),
                     links,
                     self._actuator_client(node),

@@ -1,4 +1,4 @@
-"""A small row with meters and agents that send no host power: truth, and what is told of it.
+"""A small row with meters of domains or of whole servers: truth, and what is told of it.
 
 It judges the estimate, so it takes nothing of the controller's arithmetic: boards, servers and
 breakers are added up here board by board from the row's own bare numbers (``House``).
@@ -36,8 +36,7 @@ class MeteredRow:
         meter_error: Gain error of every meter.
         sensor_error: Gain error of each board's sensor at most.
         sensor_bias: Gain error of all of them; a limit holds what the sensor says.
-        host_metered: Servers tell what they draw beside their boards.
-        whole_metered: The same as the difference of a meter of whole servers and boards' readings.
+        whole_metered: Whole servers less their boards' readings are known at once.
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         meters_until: The last second that meters measured; what they said goes on for ten more.
@@ -58,7 +57,6 @@ class MeteredRow:
     meter_noise: float = 0.002
     sensor_error: float = 0.0
     sensor_bias: float = 0.0
-    host_metered: bool = False
     whole_metered: bool = False
     host_base: float = 500.0
     host_per_gpu: float = 0.1
@@ -152,11 +150,10 @@ class MeteredRow:
         self.told_mean = np.where(heard, mean * self.gain, self.told_mean)
         readable = np.ones(t.n_gpus)
         readable[list(self.lost_boards)] = np.nan
-        told_hosts = np.array(hosts) if self.host_metered else np.full(t.n_nodes, np.nan)
-        told_hosts_ns = self.received
+        told_hosts = np.full(t.n_nodes, np.nan)
         if self.whole_metered:
             hidden = np.bincount(t.node_of_gpu, self.draw - self.told["draw"], t.n_nodes)
-            told_hosts, told_hosts_ns = np.array(hosts) + hidden, self.received - 1
+            told_hosts = np.array(hosts) + hidden
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         last = min(second - self.meter_delay, self.meters_until)
@@ -169,7 +166,6 @@ class MeteredRow:
             seconds(second),
             node_received_ns=self.received.copy(),
             host_watts=told_hosts,
-            host_time_ns=told_hosts_ns.copy(),
             gpu_draw_watts=self.told["draw"] * readable,
             gpu_energy_mean_watts=self.told_mean * readable,
             gpu_limit_watts=self.told["caps"] * readable,

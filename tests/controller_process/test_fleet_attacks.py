@@ -167,8 +167,6 @@ def hostile_report(rng: random.Random) -> power_pb2.NodeReport:
             device.confirmed_sequence = rng.choice(WHOLE)
         if rng.random() < 0.1:
             device.uuid = rng.choice(["node-1-gpu-0", "", "strange"])
-    if rng.random() < 0.2:
-        report.host_watts = rng.choice(HOSTILE)
     if rng.random() < 0.1:
         report.clock_ns = rng.choice([-(2**63), -1, 2**63 - 1])
     return report

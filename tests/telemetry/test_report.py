@@ -30,11 +30,10 @@ def test_a_report_joins_readings_with_what_the_actuator_holds() -> None:
         limits=limits(700.0),
     )
     actuator = actuator_status(device_status(limit_watts=500.0, lock_max_mhz=1200, failed_writes=4))
-    report = build_report(node_state(first, actuator=actuator), sequence=9, host_watts=1500.0)
+    report = build_report(node_state(first, actuator=actuator), sequence=9)
     assert (report.node, report.sequence) == ("n0", 9)
     assert (report.nonce, report.clock_ns, report.highest_epoch) == (11, 5_000_000_000, 2)
     assert report.boot_id == "boot-actuator"
-    assert report.host_watts == 1500.0
     (device,) = report.devices
     assert device.state == power_pb2.DEVICE_STATE_OK
     assert (device.draw_watts, device.instant_draw_watts, device.energy_joules) == (
@@ -54,7 +53,6 @@ def test_without_an_actuator_a_node_reports_itself_uncontrolled() -> None:
     assert report.boot_id == "boot-os"
     assert report.devices[0].state == power_pb2.DEVICE_STATE_UNCONTROLLED
     assert report.devices[0].limit_watts == 700.0
-    assert not report.HasField("host_watts")
 
 
 @pytest.mark.parametrize(
@@ -156,9 +154,3 @@ def test_a_batch_becomes_a_command() -> None:
 def test_a_malformed_batch_is_refused_as_a_whole(bad: power_pb2.LeaseBatch) -> None:
     with pytest.raises(InputError):
         to_command(bad)
-
-
-@pytest.mark.parametrize("watts", [float("nan"), -1.0, True, "500"])
-def test_host_watts_are_checked(watts: Any) -> None:
-    with pytest.raises(InputError):
-        build_report(node_state(sample()), 1, host_watts=watts)

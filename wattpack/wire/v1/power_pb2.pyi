@@ -341,7 +341,6 @@ class NodeReport(_message.Message):
     CLOCK_NS_FIELD_NUMBER: _builtins.int
     HIGHEST_EPOCH_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
-    HOST_WATTS_FIELD_NUMBER: _builtins.int
     PODS_FIELD_NUMBER: _builtins.int
     HIGHEST_SINCE_CLOCK_NS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
@@ -353,8 +352,6 @@ class NodeReport(_message.Message):
     """actuator's monotonic clock when it issued the nonce"""
     highest_epoch: _builtins.int
     """highest epoch that the actuator has accepted"""
-    host_watts: _builtins.float
-    """whole server without its GPUs, where a meter exists"""
     highest_since_clock_ns: _builtins.int
     """clock_ns of the newest report that a controller answered; 0 = none"""
     @_builtins.property
@@ -371,17 +368,14 @@ class NodeReport(_message.Message):
         clock_ns: _builtins.int = ...,
         highest_epoch: _builtins.int = ...,
         devices: _abc.Iterable[Global___DeviceReading] | None = ...,
-        host_watts: _builtins.float | None = ...,
         pods: _abc.Iterable[Global___PodUse] | None = ...,
         highest_since_clock_ns: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts", "host_watts", b"host_watts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts", "boot_id", b"boot_id", "clock_ns", b"clock_ns", "devices", b"devices", "highest_epoch", b"highest_epoch", "highest_since_clock_ns", b"highest_since_clock_ns", "host_watts", b"host_watts", "node", b"node", "nonce", b"nonce", "pods", b"pods", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "clock_ns", b"clock_ns", "devices", b"devices", "highest_epoch", b"highest_epoch", "highest_since_clock_ns", b"highest_since_clock_ns", "node", b"node", "nonce", b"nonce", "pods", b"pods", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__host_watts: _TypeAlias = _typing.Literal["host_watts"]  # noqa: Y015
-    _WhichOneofArgType__host_watts: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__host_watts) -> _WhichOneofReturnType__host_watts | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeReport: _TypeAlias = NodeReport  # noqa: Y015
 
