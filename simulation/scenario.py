@@ -120,12 +120,10 @@ class RowSettings(Settings):
     meter: Annotated[MeterSettings, Field(description="Meter at each breaker")] = MeterSettings()
     bmc: Annotated[
         Literal["none", "simulated"],
-        Field(
-            description="Whether servers tell their draw without GPUs (Redfish, IPMI), or nobody"
-        ),
+        Field(description="Whether BMCs tell what whole servers draw (Redfish, IPMI), or nobody"),
     ] = "none"
     bmc_meter: Annotated[
-        MeterSettings, Field(description="How late and coarse a simulated BMC tells it; assumed")
+        MeterSettings, Field(description="How late and coarse simulated BMCs tell it; assumed")
     ] = MeterSettings(period_seconds=2.0, noise_ratio=0.01, resolution_watts=10.0)
 
     @model_validator(mode="after")

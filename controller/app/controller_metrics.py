@@ -229,7 +229,7 @@ class ServerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge, _ = makers(registry)
         self.metered = gauge(
-            "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
+            "metered_servers", "Servers whose draw beside their GPUs is read, by their BMC"
         )
         self.unread = gauge(
             "unread_servers",
