@@ -124,7 +124,7 @@ class Meters:
         self._joules = np.zeros(n_meters)
         self._on_the_way: deque[tuple[int, int, Floats]] = deque()
         self.silent: Bools = np.zeros(n_meters, dtype=np.bool_)
-        self.stuck = self.silent
+        self.stuck: Bools = np.zeros(n_meters, dtype=np.bool_)
         self._measured = np.full(n_meters, np.nan)
         self.watts = np.full(n_meters, np.nan)
         self.time_ns = np.full(n_meters, -1, dtype=np.int64)
@@ -155,7 +155,7 @@ class Meters:
         if step > 0.0:
             reading = np.round(reading / step) * step
         if self.stuck.any():
-            reading = np.where(self.stuck, self._measured, reading)
+            reading = np.where(self.stuck & ~lost, self._measured, reading)
         self._measured = np.where(np.isnan(reading), self._measured, reading)
         self._on_the_way.append((now_ns + self._delay_ns, now_ns, reading))
         self._joules = np.zeros(n)

@@ -137,6 +137,14 @@ def test_a_silent_meter_keeps_its_last_reading_and_its_time() -> None:
     assert (m.watts[0], m.time_ns[0]) == (50.0, NS_PER_SECOND)
 
 
+def test_a_stuck_meter_says_its_last_reading_anew() -> None:
+    m = meters(delay_seconds=0.0)
+    m.advance(np.array([50.0]), 0, NS_PER_SECOND)
+    m.stuck[:] = True
+    m.advance(np.array([90.0]), NS_PER_SECOND, 2 * NS_PER_SECOND)
+    assert (m.watts[0], m.time_ns[0]) == (50.0, 2 * NS_PER_SECOND)
+
+
 SAME = {"host_noise_ratio": 0.0, "host_base_spread_ratio": 0.0, "fan_range_spread_ratio": 0.0}
 
 
