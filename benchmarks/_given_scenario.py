@@ -80,13 +80,16 @@ class Given:
         return InputError(key, expected, got, str(self.file))
 
 
-def given_scenario(name: str, options: Options, reads: Sequence[str]) -> Given | None:
+def given_scenario(
+    name: str, options: Options, reads: Sequence[str], *, only_ends: bool = False
+) -> Given | None:
     """The file of ``--scenario``, None without one.
 
     Args:
         name: The benchmark's.
         options: Of the run.
         reads: Keys that have a meaning there, as docs/scenario.md writes them.
+        only_ends: As for ``read_given``.
 
     Raises:
         InputError: for another argument, and naming the key for a file that is no scenario.
@@ -96,11 +99,19 @@ def given_scenario(name: str, options: Options, reads: Sequence[str]) -> Given |
     asked = read_arguments(parser, options.arguments, USAGE)
     if asked.scenario is None:
         return None
-    return read_given(asked.scenario, options, reads)
+    return read_given(asked.scenario, options, reads, only_ends=only_ends)
 
 
-def read_given(file: Path, options: Options, reads: Sequence[str]) -> Given:
+def read_given(
+    file: Path, options: Options, reads: Sequence[str], *, only_ends: bool = False
+) -> Given:
     """The same of a file whose name is known.
+
+    Args:
+        file: Where it lies.
+        options: Of the run.
+        reads: As for ``given_scenario``.
+        only_ends: Whether work is of the lowest and the highest class alone: others are told.
 
     Raises:
         InputError: naming the key for a file that is no scenario.
@@ -109,9 +120,17 @@ def read_given(file: Path, options: Options, reads: Sequence[str]) -> Given:
     keys = dict.fromkeys(_keys(read_yaml_mapping(file), ""))
     known = ("name", *reads)
     alone = tuple(key for key in keys if not any(_below(key, read) for read in known))
+    if only_ends:
+        alone += classes_between(scenario)
     if alone:
         options.progress(f"{file}: no meaning here: {', '.join(alone)}")
     return Given(scenario, file, alone)
+
+
+def classes_between(scenario: Scenario) -> tuple[str, ...]:
+    """Classes that no work is of where work is of the lowest and the highest value."""
+    ordered = sorted(scenario.priority_classes, key=lambda one: one.value)
+    return tuple(f"priority_classes[{one.name}]" for one in ordered[1:-1])
 
 
 def _below(key: str, read: str) -> bool:

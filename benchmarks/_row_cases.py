@@ -1,8 +1,8 @@
 """What ``headroom``, ``response`` and ``calm`` share: a row, random work, the product on it.
 
 Rows come from a scenario file (``--scenario FILE``, docs/scenario.md), how much of which work from
-another (``--work FILE``, the fields of ``RandomWorkSettings``); a benchmark's own load stands in
-for what the second does not say.
+another (``--work FILE``, the fields of ``RandomWorkSettings``); a benchmark's own row and load
+stand in for what they do not say. What makes an arm is laid over either.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._arguments import read_arguments
-from benchmarks.runner import sources_digest
+from benchmarks._given_scenario import read_given
+from benchmarks._row_reads import ROW_READS
+from benchmarks.runner import Options, sources_digest
 from controller.tick_values import PowerSettings, Topology
-from simulation.plant_hash import plant_sha256
 from simulation.row_control.agents import AgentSettings
 from simulation.row_control.faults import RowFaults
 from simulation.row_control.oracle_run import NO_FAULTS, OracleResult
@@ -42,9 +43,6 @@ Floats = NDArray[np.float64]
 ROW: Final = 0
 SOURCES: Final = ("benchmarks", "capacity", "controller", "gpu", "simulation", "wattpack")
 USAGE: Final = "--scenario FILE, --work FILE, --runs N"
-BREAKER_CURVES: Final = "row SwitchboardThermal, racks RackThermal"
-"""What the row's objects declare (``simulation.row_objects``); the plant has its own."""
-
 
 STEADY: Final = {
     "drift_ratio": 0.0,
@@ -72,32 +70,72 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line gave."""
+    """What the command line gave.
+
+    Attributes:
+        scenario, work: Files of row and work, None for the benchmark's own.
+        runs: How many seeds.
+        told: What a result says of the file (``Given.figures``).
+    """
 
     scenario: Path | None
     work: Path | None
     runs: int
+    told: Mapping[str, float | int | str] = field(default_factory=dict)
 
-    @property
-    def plant_sha256(self) -> str:
-        """Of the row's plant, as the file or nobody changes it."""
-        return plant_sha256(load_scenario(self.scenario).plant)
+    def row(
+        self,
+        own: Mapping[str, Any] | None = None,
+        arm: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> Scenario:
+        """The row that is run.
+
+        Args:
+            own: What the benchmark says where no file is given.
+            arm: What is laid over the one or the other, key by key.
+            seed: In place of the row's.
+        """
+        file = self.scenario
+        base = read_yaml_mapping(file) if file is not None else dict(own or {})
+        return load_scenario(file, **_laid_over(base, arm or {}), seed=seed)
 
 
-def asked_of(name: str, arguments: Sequence[str], runs: int) -> Asked:
-    """The benchmark's own arguments.
+def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with another's values in place of its own, key by key all the way down."""
+    made = dict(base)
+    for name, value in over.items():
+        below = made.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            made[name] = _laid_over(below, value)
+        else:
+            made[name] = value
+    return made
+
+
+def asked_of(name: str, options: Options, runs: int, reads: Sequence[str] = ROW_READS) -> Asked:
+    """The benchmark's own arguments; what of the file has no meaning is told.
+
+    Args:
+        name: The benchmark's.
+        options: Of the run.
+        runs: How many seeds where nobody says.
+        reads: Keys of a scenario that it reads.
 
     Raises:
-        InputError: for any other.
+        InputError: for any other argument, and for a file that is no scenario.
     """
     parser = argparse.ArgumentParser(prog=name, add_help=False, exit_on_error=False)
     parser.add_argument("--scenario", type=Path)
     parser.add_argument("--work", type=Path)
     parser.add_argument("--runs", type=int, default=runs)
-    given = read_arguments(parser, arguments, USAGE)
+    given = read_arguments(parser, options.arguments, USAGE)
     if given.runs < 1:
         raise InputError("--runs", "an integer >= 1", given.runs)
-    return Asked(given.scenario, given.work, given.runs)
+    told: Mapping[str, float | int | str] = {}
+    if given.scenario is not None:
+        told = read_given(given.scenario, options, reads, only_ends=True).figures()
+    return Asked(given.scenario, given.work, given.runs, told)
 
 
 def shard_kind(name: str, asked: Asked, seconds: float) -> str:
@@ -138,7 +176,8 @@ class RowCase:
         asked: Files of row and work.
         seed: Of plant and work.
         work: What the benchmark loads the row with where the file does not say.
-        scenario: What the benchmark sets where no file is given.
+        own: Of the row, where no file is given.
+        arm: Of the row, laid over a file as well.
     """
 
     def __init__(
@@ -146,10 +185,10 @@ class RowCase:
         asked: Asked,
         seed: int,
         work: Mapping[str, Any],
-        scenario: Mapping[str, Any] | None = None,
+        own: Mapping[str, Any] | None = None,
+        arm: Mapping[str, Any] | None = None,
     ) -> None:
-        own = {} if asked.scenario is not None else dict(scenario or {})
-        self.scenario: Scenario = load_scenario(asked.scenario, **own, seed=seed)
+        self.scenario: Scenario = asked.row(own, arm, seed)
         told = read_yaml_mapping(asked.work) if asked.work is not None else {}
         source = str(asked.work) if asked.work is not None else ""
         self.settings = validate(RandomWorkSettings, {**work, **told}, source)
@@ -183,14 +222,21 @@ class RowCase:
 
 
 def level_for(
-    asked: Asked, seed: int, scenario: Mapping[str, Any], load_ratio: float
+    asked: Asked,
+    seed: int,
+    load_ratio: float,
+    own: Mapping[str, Any] | None = None,
+    arm: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Serving level at which steady work holds the row at a share of its rating, uncapped."""
+    """Serving level at which steady work holds the row at a share of its rating, uncapped.
+
+    The row is that of a ``RowCase``.
+    """
     low, high = 0.12, 1.0
     for _ in range(LEVEL_STEPS):
         level = 0.5 * (low + high)
         fields = {"serving_level_lowest": level, "serving_level_highest": level}
-        case = RowCase(asked, seed, STEADY | fields, scenario)
+        case = RowCase(asked, seed, STEADY | fields, own, arm)
         low, high = (level, high) if _steady_load(case) < load_ratio else (low, level)
     return fields
 

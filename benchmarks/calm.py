@@ -12,6 +12,9 @@ A cap change is a move of a power limit by 5 W or more since it was last counted
 as a line in the spectrum of the row's load: the strongest of 4 to 120 s is told, as amplitude over
 the rating, of the time that stands still and of that from 15 s after the step on. Overshoot is how
 far 1 s means lie from the settled mean in that last time, as a share of the rating.
+
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; no work (that is
+``--work``) and no faults. The inference row stays as it is.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._breaker_curves import row_marks
 from benchmarks._following_load import FollowingLoad
 from benchmarks._row_cases import (
-    BREAKER_CURVES,
     ROW,
     STEADY,
     Arm,
@@ -84,7 +87,7 @@ TARGETS: Final = {
 
 def run(options: Options) -> Result:
     """Some seeds under each gain and replayed."""
-    asked = asked_of(NAME, options.arguments, 1 if options.quick else RUNS)
+    asked = asked_of(NAME, options, 1 if options.quick else RUNS)
     warm, seconds = (
         (QUICK_WARM_SECONDS, QUICK_SECONDS) if options.quick else (WARM_SECONDS, SECONDS)
     )
@@ -94,11 +97,11 @@ def run(options: Options) -> Result:
         return _row(asked, seed + number, warm, seconds)
 
     rows = finished_rows(options, shard_kind(NAME, asked, seconds), one_case, asked.runs)
-    return Result({**figures(rows), "plant_sha256": asked.plant_sha256}, TARGETS)
+    return Result({**figures(rows), **row_marks(asked.row()), **asked.told}, TARGETS)
 
 
 def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
-    steady = RowCase(asked, seed, STEADY | level_for(asked, seed, {}, WANTED_RATIO))
+    steady = RowCase(asked, seed, STEADY | level_for(asked, seed, WANTED_RATIO))
     row: Row = {}
     for name, gain in GAINS.items():
         driven = steady.wattpack(Arm())
@@ -196,7 +199,7 @@ def strongest_cycle(seconds: Floats) -> tuple[float, float]:
 
 def figures(rows: Rows) -> dict[str, float | int | str]:
     """Of any number of runs, at least one: the worst of each."""
-    found: dict[str, float | int | str] = {"runs": len(rows), "breaker_curves": BREAKER_CURVES}
+    found: dict[str, float | int | str] = {"runs": len(rows)}
     for name in (*GAINS, REPLAYED, REQUESTS):
         arm = [row[name] for row in rows]
         found |= {

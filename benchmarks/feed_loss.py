@@ -12,6 +12,9 @@ assumed: ``weak_ups`` has the overload that Flex (ISCA 2021, read second-hand) n
 ``late_meter`` the 2 s of POLCA's telemetry, ``controller_dies`` no controller from the loss on,
 ``everything_steps`` full power wanted by every board at the moment of the loss, ``unseen`` feeds
 that nobody tells of. How a lowered cap acts is the plant's assumption (0.3 to 1.0 s).
+
+Of a scenario file: row with its feeds (one arm, ``given``), meters, plant, lease and tick, lowest
+and highest class; no work (that is ``--work``) and no faults but the loss.
 """
 
 from __future__ import annotations
@@ -26,11 +29,12 @@ from benchmarks._breaker_curves import row_marks
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
+from benchmarks._row_reads import ROW_READS
 from benchmarks.response import seconds_above
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
 from simulation.row_control.run import RowRun
-from simulation.scenario import load_scenario
+from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +43,7 @@ SUMMARY = "seconds above the rating after a lost feed, with and without the use 
 TAKES_ARGUMENTS = True
 USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
+READS: Final = tuple(key for key in ROW_READS if key != "step_seconds")
 
 RUNS: Final = 10
 CALM_SECONDS, AFTER_SECONDS = 120.0, 20.0
@@ -97,7 +102,7 @@ TARGETS: Final = {
 
 def run(options: Options) -> Result:
     """Some seeds of each arm."""
-    asked = asked_of(NAME, options.arguments, 1 if options.quick else RUNS)
+    asked = asked_of(NAME, options, 1 if options.quick else RUNS, READS)
     calm = QUICK_CALM_SECONDS if options.quick else CALM_SECONDS
     cases = _cases(asked, quick=options.quick)
 
@@ -109,28 +114,30 @@ def run(options: Options) -> Result:
 
     rows = finished_rows(options, shard_kind(NAME, asked, calm), one_case, asked.runs)
     targets = {n: t for n, t in TARGETS.items() if n.startswith(tuple(cases))}
-    return Result(figures(rows, list(cases)) | _plant(asked), targets)
+    return Result({**figures(rows, list(cases)), **row_marks(asked.row()), **asked.told}, targets)
 
 
 def _cases(asked: Asked, *, quick: bool) -> dict[str, Case]:
+    """Arms; of a file's row it is the loss as the file declares its feeds.
+
+    Raises:
+        InputError: for a file's row that has no feed to lose.
+    """
     if asked.scenario is not None:
-        row = load_scenario(asked.scenario).row
+        row = asked.row().row
+        if row.redundancy == "None":
+            expected = "2N or KofN: of one feed none can be lost"
+            raise InputError("row.redundancy", expected, row.redundancy, str(asked.scenario))
         share = row.fed_by / row.carried_by if row.use_reserve else 1.0
         return {GIVEN: Case({}, LOAD_RATIO * share)}
     return {name: CASES[name] for name in (QUICK_CASES if quick else CASES)}
 
 
-def _plant(asked: Asked) -> dict[str, str]:
-    scenario = load_scenario(asked.scenario)
-    return {
-        **row_marks(scenario),
-    }
-
-
 def _judged(asked: Asked, seed: int, case: Case, at_seconds: float) -> dict[str, Any]:
-    own = {"step_seconds": STEP_SECONDS, "row": {"groups": GROUPS, **case.row}}
-    level = level_for(asked, seed, own, case.load_ratio)
-    made = RowCase(asked, seed, STEADY | level, own)
+    own = {"row": {"groups": GROUPS}}
+    arm = {"step_seconds": STEP_SECONDS, "row": case.row}
+    level = level_for(asked, seed, case.load_ratio, own, arm)
+    made = RowCase(asked, seed, STEADY | level, own, arm)
     driven = made.wattpack(Arm(), _faults(made, case, at_seconds))
     load = recorded_loads(driven)
     driven.run(at_seconds)

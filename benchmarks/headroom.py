@@ -6,6 +6,9 @@ Work is compared with an oracle on the same arrivals (limit 1.00, perfect knowle
 at once and hold exactly); with neither, also the oracle counts the declared worst of the servers.
 60 s means count where the oracle's stands at 0.995 or above: elsewhere the work wants less. Every
 figure is simulated. Accounts begin when the row has come up from its guaranteed caps.
+
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; no work (that is
+``--work``) and no faults. Whether servers tell their draw is each arm's own.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._breaker_curves import row_marks
 from benchmarks._row_cases import (
-    BREAKER_CURVES,
     ROW,
     Arm,
     Asked,
@@ -27,6 +30,7 @@ from benchmarks._row_cases import (
     shard_kind,
 )
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
+from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.row_control.oracle_run import OracleResult
 from simulation.row_control.run import RowRun
@@ -39,6 +43,7 @@ SUMMARY = "60 s mean of a capped row over its rating, and its work over an oracl
 TAKES_ARGUMENTS = True
 USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
+READS: Final = tuple(key for key in ROW_READS if key != "row.bmc")
 
 ARMS: Final = {
     "domain_meter": Arm(domain_meter=True),
@@ -66,7 +71,7 @@ TARGETS: Final = {
 
 def run(options: Options) -> Result:
     """Some seeds under each arm; one row of figures a seed."""
-    asked = asked_of(NAME, options.arguments, 1 if options.quick else RUNS)
+    asked = asked_of(NAME, options, 1 if options.quick else RUNS, READS)
     spans = (QUICK_WARM_SECONDS, QUICK_SECONDS) if options.quick else (WARM_SECONDS, RUN_SECONDS)
 
     def one_case(seed: int, number: int) -> Row:
@@ -75,11 +80,12 @@ def run(options: Options) -> Result:
 
     kind = shard_kind(NAME, asked, spans[1])
     rows = finished_rows(options, kind, one_case, asked.runs)
-    return Result({**figures(rows), "plant_sha256": asked.plant_sha256}, TARGETS)
+    return Result({**figures(rows), **row_marks(asked.row()), **asked.told}, TARGETS)
 
 
 def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
-    case = RowCase(asked, seed, LOAD)
+    # Each arm says for itself whether servers tell their draw; a file's BMCs would tell in all.
+    case = RowCase(asked, seed, LOAD, arm={"row": {"bmc": "none"}})
     free, worst = case.oracle(seconds), case.oracle(seconds, declared_worst=True)
     row: Row = {}
     for name, arm in ARMS.items():
@@ -112,10 +118,7 @@ def _judged(
 
 def figures(rows: Rows) -> dict[str, float | int | str]:
     """Of any number of runs, at least one; work as sums over all."""
-    found: dict[str, float | int | str] = {
-        "runs": len(rows),
-        "breaker_curves": BREAKER_CURVES,
-    }
+    found: dict[str, float | int | str] = {"runs": len(rows)}
     for name in ARMS:
         arm = [row[name] for row in rows]
         means = np.concatenate([np.asarray(one["minute_means"], dtype=np.float64) for one in arm])

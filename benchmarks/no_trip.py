@@ -10,6 +10,9 @@ again while the code and data behind it stay the same. Runs that were
 kept in ``benchmarks/results/no_trip`` are read, and bound the chance of a trip together.
 
 Each run tells its own time, so that a call which only reads finished runs tells theirs, too.
+
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; work and faults
+are drawn, as is whether meters and servers tell anything.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ import numpy as np
 from benchmarks._arguments import read_arguments
 from benchmarks._breaker_curves import breaker_curves
 from benchmarks._fault_runs import RUN_SECONDS, one_run
+from benchmarks._given_scenario import read_given
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_cases import require_i1
+from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
@@ -40,6 +45,7 @@ SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
 TAKES_ARGUMENTS = True
 TAKES_SCHEDULER = True
 USAGE: Final = "--scenario FILE, --runs N, --first N, --processes N"
+READS: Final = tuple(key for key in ROW_READS if key != "row.bmc")
 
 TOLD_EVERY_RUNS: Final = 10
 QUICK_RUNS, QUICK_SECONDS = 3, 260.0
@@ -65,9 +71,7 @@ Row = Mapping[str, Any]
 def run(options: Options) -> Result:
     """All runs that are asked for, those of ``--resume`` included."""
     asked = _arguments(options.arguments)
-    scenario = load_scenario(asked.scenario)
-    if asked.scenario is not None:
-        require_i1(scenario, asked.scenario)
+    scenario, of_file = _row(asked.scenario, options)
     kind = RunsKind.of(scenario, options.seed, rests_on_digest(one_run.__module__))
     if options.quick:
         rows = [_timed(scenario, options.seed, i, QUICK_SECONDS) for i in range(QUICK_RUNS)]
@@ -79,7 +83,18 @@ def run(options: Options) -> Result:
         "sources": kind.sources,
         "plant_sha256": kind.plant_sha256,
     }
-    return Result(told, TARGETS)
+    return Result(told | of_file, TARGETS)
+
+
+def _row(file: Path | None, options: Options) -> tuple[Scenario, dict[str, float | int | str]]:
+    """The row, and what a result says of its file."""
+    if file is None:
+        return load_scenario(), {}
+    given = read_given(file, options, READS, only_ends=True)
+    require_i1(given.scenario, file)
+    # Each run draws whether servers tell their draw; BMCs of the file would tell in all of them.
+    blind = given.scenario.row.model_copy(update={"bmc": "none"})
+    return load_scenario(file).model_copy(update={"row": blind}), given.figures()
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:

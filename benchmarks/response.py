@@ -16,19 +16,22 @@ beat that comes back over counts whole.
 How fast a *lowered* limit acts is not measured anywhere: the plant's own assumption (0.3 to 1.0 s,
 drawn by board) carries the line, 1, 2 and 3 s for every board are swept without one. With two feeds
 of which one is lost, nothing may cross at all: no use of reserve is counted on.
+
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; no work (that is
+``--work``) and no faults. What makes an arm (delays, two feeds where none are declared, one more
+server of the first type) and the step are laid over it.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._breaker_curves import row_marks
 from benchmarks._row_cases import (
-    BREAKER_CURVES,
     ROW,
     STEADY,
     Arm,
@@ -39,14 +42,15 @@ from benchmarks._row_cases import (
     shard_kind,
 )
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
+from benchmarks._row_reads import ROW_READS
+from benchmarks._survivable_caps import servers_without_caps, survivable_mean_caps
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from capacity.profile_library import shipped_library
 from controller.tick_values import Band
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
 from simulation.row_control.run import RowRun
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import Held, Integers, RowWork
-from simulation.scenario import Scenario
+from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +67,7 @@ BEGIN_SHARE: Final = 0.70
 RISE_SECONDS: Final = (105.0, 150.0)
 """Until then a new controller has let go of what it held while it knew nobody; then work rises."""
 STEP_SECONDS: Final = 0.1
+READS: Final = tuple(key for key in ROW_READS if key != "step_seconds")
 SPREAD_GROUPS: Final = 8
 SPREAD_SECONDS: Final = 2.0
 GROUPS: Final = (
@@ -102,7 +107,8 @@ TARGETS: Final = {
 
 def run(options: Options) -> Result:
     """Some seeds under each delay and with a lost feed."""
-    asked = asked_of(NAME, options.arguments, 1 if options.quick else RUNS)
+    asked = asked_of(NAME, options, 1 if options.quick else RUNS, READS)
+    _require_ratings_alone(asked)
     arms = [*(QUICK_DELAYS if options.quick else DELAYS), SPREAD, FEED]
 
     def one_case(seed: int, number: int) -> Row:
@@ -110,17 +116,31 @@ def run(options: Options) -> Result:
         # Ticks are a second apart: the steps fall everywhere between two.
         at = CALM_SECONDS + STEP_SECONDS * (number * 3 % 10)
         judged = {arm: _judged(asked, seed + number, arm, at) for arm in arms}
-        first, *others = GROUPS
-        more = ({**first, "count": int(str(first["count"])) + 1}, *others)
         return judged | {
-            ONE_MORE: _held_by_jump(asked, seed + number, more),
-            COLD_CURVE: _held_by_jump(asked, seed + number, GROUPS, COLD_SHARE),
+            ONE_MORE: _held_by_jump(asked, seed + number, more=1),
+            COLD_CURVE: _held_by_jump(asked, seed + number, curve_share=COLD_SHARE),
         }
 
     kind = f"{shard_kind(NAME, asked, CALM_SECONDS)}-{len(arms)}"
     rows = finished_rows(options, kind, one_case, asked.runs)
     # Of the row as it is: arms change when a lowered limit acts.
-    return Result({**figures(rows, arms), "plant_sha256": asked.plant_sha256}, TARGETS)
+    marks = {**row_marks(asked.row()), **asked.told}
+    return Result({**figures(rows, arms), **marks}, TARGETS)
+
+
+def _require_ratings_alone(asked: Asked) -> None:
+    """Pass only a row of which this page's arithmetic knows what I2 allows.
+
+    Raises:
+        InputError: for one that spends reserve feeds or heat.
+    """
+    row, file = asked.row().row, str(asked.scenario or "")
+    why = "what I2 allows is worked out for ratings alone here; feed_loss runs such a row"
+    if row.use_reserve:
+        raise InputError("row.use_reserve", f"false ({why})", row.use_reserve, file)
+    if row.heat_budget_ratio > 0.0:
+        why = "what I2 allows is worked out for declared standard curves here"
+        raise InputError("row.heat_budget_ratio", f"0 ({why})", row.heat_budget_ratio, file)
 
 
 def _judged(asked: Asked, seed: int, arm: str, at_seconds: float) -> dict[str, Any]:
@@ -186,62 +206,11 @@ class RisingWork:
         return self._work.done()
 
 
-def survivable_mean_caps(scenario: Scenario, curve_share: float = 1.0) -> dict[str, float]:
-    """Mean cap of a board at which each level just bears the jump at which the controller dies.
-
-    With every board at 1.05 of its cap, spread by their gains, and every server at its worst, the
-    breaker may heat by at most a half, the row's by a quarter (I2), within 4 s of lease, 0.5 s of
-    actuation and 1.3 s of settling. Time to trip of a hot breaker at its lower edge is
-    0.8 a (r^2 - 1)^-b, with a and b of the research page on power, "Breakers".
-
-    Args:
-        scenario: The row.
-        curve_share: What of these times counts.
-    """
-    row, plant, boards = scenario.row, scenario.plant, scenario.row.gpus_per_server
-    levels = {
-        "row": (row.servers, scenario.row_rating_watts, row.external_watts, 30.3, 0.605, 0.25),
-        "rack": (-(-row.servers // row.racks), scenario.rack_rating_watts, 0.0, 55.6, 1.864, 0.5),
-    }
-    caps = {}
-    for name, (servers, rating, external, a, b, heat) in levels.items():
-        least_seconds = FAULT_SECONDS / heat
-        counted = 0.8 * curve_share * a
-        ratio = min(math.sqrt(1.0 + (counted / least_seconds) ** (1.0 / b)), LARGEST_RATIO)
-        worst_hosts = servers * plant.worst_host_watts / plant.supply_efficiency + external
-        n = servers * boards
-        a_watt_of_cap = 1.05 * (1.0 + 0.09 / math.sqrt(n)) / plant.supply_efficiency
-        caps[name] = (ratio * rating - worst_hosts) / a_watt_of_cap / n
-    return caps
-
-
-FAULT_SECONDS: Final = 5.8
-LARGEST_RATIO: Final = 1.5
-
-
-def servers_without_caps(scenario: Scenario, curve_share: float = 1.0) -> int:
-    """The most servers, of the row's first type on top of the others, that no jump caps (I2)."""
-    (first, *others), row = scenario.row.groups, scenario.row
-    carried = 0
-    for count in range(1, MOST_SERVERS):
-        groups = (first.model_copy(update={"count": count}), *others)
-        larger = scenario.model_copy(update={"row": row.model_copy(update={"groups": groups})})
-        limits = [shipped_library().find(g.gpu_model).default_limit_watts * g.count for g in groups]
-        mean = sum(limits) / larger.row.servers
-        if min(survivable_mean_caps(larger, curve_share).values()) < mean:
-            break
-        carried = larger.row.servers
-    return carried
-
-
-MOST_SERVERS: Final = 200
-
-
 def _held_by_jump(
-    asked: Asked, seed: int, groups: tuple[dict[str, object], ...], curve_share: float = 1.0
+    asked: Asked, seed: int, *, more: int = 0, curve_share: float = 1.0
 ) -> dict[str, float]:
-    """What boards hold over what I2 allows them."""
-    case = _case(asked, seed, "", groups)
+    """What boards hold over what I2 allows them, with so many more servers of the first type."""
+    case = _case(asked, seed, "", more)
     tree = case.topology.tree
     curves = tuple(replace(one, a_seconds=curve_share * one.a_seconds) for one in tree.curves)
     case.topology = replace(case.topology, tree=replace(tree, curves=curves))
@@ -258,17 +227,21 @@ def _held_by_jump(
     }
 
 
-def _case(
-    asked: Asked, seed: int, arm: str, groups: tuple[dict[str, object], ...] = GROUPS
-) -> RowCase:
-    own: dict[str, Any] = {"step_seconds": STEP_SECONDS, "row": {"groups": groups}}
-    if arm == FEED:
-        own["row"] = {**own["row"], "redundancy": "2N"}
+def _case(asked: Asked, seed: int, arm: str, more: int = 0) -> RowCase:
+    """The row of an arm: what makes it is laid over the benchmark's own row and a file's alike."""
+    own: dict[str, Any] = {"row": {"groups": GROUPS}}
+    over: dict[str, Any] = {"step_seconds": STEP_SECONDS}
+    row = asked.row(own).row
+    if more:
+        first, *others = (group.model_dump() for group in row.groups)
+        over["row"] = {"groups": [{**first, "count": first["count"] + more}, *others]}
+    if arm == FEED and row.redundancy == "None":
+        over["row"] = {"redundancy": "2N"}
     delay = DELAYS.get(arm)
     if delay is not None:
-        own["plant"] = {"cap_delay_min_seconds": delay, "cap_delay_max_seconds": delay}
-    level = level_for(asked, seed, own, LOAD_RATIO)
-    return RowCase(asked, seed, STEADY | level, own)
+        over["plant"] = {"cap_delay_min_seconds": delay, "cap_delay_max_seconds": delay}
+    level = level_for(asked, seed, LOAD_RATIO, own, over)
+    return RowCase(asked, seed, STEADY | level, own, over)
 
 
 def seconds_above(load_ratio: Floats, step_seconds: float) -> float:
@@ -343,7 +316,6 @@ def figures(rows: Rows, arms: list[str]) -> dict[str, float | int | str]:
     cold = [row[COLD_CURVE] for row in rows]
     found: dict[str, float | int | str] = {
         "runs": len(rows),
-        "breaker_curves": BREAKER_CURVES,
         f"{ONE_MORE}_survivable_mean_cap_watts": more[0]["survivable"],
         f"{ONE_MORE}_caps_over_survivable_highest": max(one["over_survivable"] for one in more),
         f"{ONE_MORE}_caps_over_survivable_lowest": min(one["over_survivable"] for one in more),

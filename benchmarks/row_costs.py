@@ -5,20 +5,24 @@ without a fault; 52 servers on a row rated for 40, or another row by ``--scenari
 of one core. Machines and their neighbours differ, so each cost is also told in *array calls*: over
 the CPU time of one ``numpy.maximum`` of as many numbers as the row has boards, in the same run.
 Results of simulations never depend on any of these times.
+
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; no work and no
+faults.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from benchmarks._breaker_curves import row_marks
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
+from benchmarks._given_scenario import given_scenario
+from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import Options, Result, Target
 from controller.tick_values import PowerSettings, Topology
 from simulation.row_control.messages import Orders
@@ -34,7 +38,7 @@ from simulation.scenario import load_scenario
 NAME = "row_costs"
 SUMMARY = "CPU of a tick and of a simulated second of a row, with its oracle and POLCA's arm"
 TAKES_ARGUMENTS = True
-USAGE: Final = "--scenario FILE"
+USAGE: Final = GIVEN_USAGE
 
 TARGETS: Final = {
     "tick_cpu_milliseconds": Target(at_most=1.5),
@@ -70,7 +74,8 @@ class TimedPolicy(WattpackPolicy):
 def run(options: Options) -> Result:
     """The three arms by turns, so that a busy neighbour meets all of them."""
     seconds = 60.0 if options.quick else 600.0
-    scenario = load_scenario(_arguments(options)).model_copy(update={"seed": options.seed})
+    given = given_scenario(NAME, options, ROW_READS, only_ends=True)
+    scenario = load_scenario(seed=options.seed) if given is None else given.scenario
     plant = RowPlant(scenario, START_NS)
     row = RandomRow(plant, scenario.seed)
     work = row.work()
@@ -97,14 +102,8 @@ def run(options: Options) -> Result:
         calls.append(_array_call_seconds(plant.n_gpus))
         options.progress(f"{(piece + 1) * PIECE_SECONDS:.0f} of {seconds:.0f} s")
     figures = _figures(plant.n_gpus, policy.tick_seconds, spent, calls)
-    return Result({**figures, **row_marks(scenario)}, TARGETS)
-
-
-def _arguments(options: Options) -> Path | None:
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
-    parser.add_argument("--scenario", type=Path, help="another row")
-    scenario: Path | None = parser.parse_args(list(options.arguments)).scenario
-    return scenario
+    told = {} if given is None else given.figures()
+    return Result({**figures, **row_marks(scenario), **told}, TARGETS)
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:

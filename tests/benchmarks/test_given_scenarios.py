@@ -260,8 +260,13 @@ def test_a_row_that_cannot_run_is_refused_by_key_and_file(
     tmp_path: Path, benchmark: Any, row: dict[str, Any], key: str, expected: str
 ) -> None:
     plain = {"gpus_per_server": 8, "rated_server_watts": 10_200, "rated_servers": 10}
-    file = written(tmp_path, row | plain | {"rack_rated_servers": 40})
+    file = written(tmp_path, row | plain | {"rack_rated_servers": 40, "redundancy": "2N"})
     with pytest.raises(InputError) as refused:
         benchmark.run(asked(file))
     assert (refused.value.field, refused.value.source) == (key, str(file))
     assert expected in refused.value.expected
+
+
+def test_a_row_without_a_feed_to_lose_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"row\.redundancy.*2N or KofN"):
+        feed_loss.run(asked(written(tmp_path)))

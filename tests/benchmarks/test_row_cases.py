@@ -11,7 +11,6 @@ from benchmarks import calm, headroom, response
 from benchmarks._breaker_curves import breaker_curves
 from benchmarks._following_load import FollowingLoad
 from benchmarks._row_cases import (
-    BREAKER_CURVES,
     ROW,
     STEADY,
     Arm,
@@ -23,7 +22,8 @@ from benchmarks._row_cases import (
     second_means,
     shard_kind,
 )
-from benchmarks.runner import Result
+from benchmarks._survivable_caps import servers_without_caps, survivable_mean_caps
+from benchmarks.runner import Options, Result
 from simulation.row_control.row_policy import Uncapped
 from simulation.row_control.run import RowRun, RowSetup
 from simulation.row_control.work import Held, LevelWork
@@ -40,6 +40,20 @@ SMALL = {
         "external_watts": 0.0,
     }
 }
+
+
+FILE = """
+name: small
+step_seconds: 0.25
+row: {groups: [{gpu_model: H200-SXM, count: 2}, {gpu_model: H100-SXM, count: 1}], racks: 1,
+      rated_servers: 2.4, rack_rated_servers: 2.6, external_watts: 0}
+"""
+
+
+def from_file(folder: Path, text: str = FILE) -> Asked:
+    file = folder / "row.yaml"
+    file.write_text(text, encoding="utf-8")
+    return asked_of("response", Options(arguments=("--scenario", str(file))), 1)
 
 
 def uncapped(case: RowCase) -> RowRun:
@@ -87,7 +101,7 @@ def test_load_beside_the_servers_reaches_row_and_rack() -> None:
 
 
 def test_the_level_found_is_the_load_asked_for() -> None:
-    case = RowCase(OWN, 2, STEADY | level_for(OWN, 2, SMALL, 0.9), SMALL)
+    case = RowCase(OWN, 2, STEADY | level_for(OWN, 2, 0.9, SMALL), SMALL)
     assert uncapped(case).run(120.0).load_ratio[-20:, ROW].mean() == pytest.approx(0.9, abs=0.01)
 
 
@@ -113,15 +127,54 @@ def test_the_last_lowered_board_to_come_down_counts() -> None:
 def test_the_row_starts_where_its_breakers_allow_every_board_its_default_limit() -> None:
     def allowed(servers: int) -> dict[str, float]:
         groups = [{"gpu_model": "H200-SXM", "count": servers}]
-        return response.survivable_mean_caps(
-            RowCase(OWN, 1, {}, {"row": {"groups": groups}}).scenario
-        )
+        return survivable_mean_caps(RowCase(OWN, 1, {}, {"row": {"groups": groups}}).scenario)
 
     # By hand: 0.25 of 0.8 * 30.3 * (r^2 - 1)^-0.605 s is 5.8 s at r = 1.4405, so 587.7 kW; less
     # 59 hosts of 3370 W and 3 kW of switches; a watt of cap is 1.05 * 1.00414 / 0.94 W.
     assert allowed(59)["row"] == pytest.approx(705.0, abs=0.3)
     assert allowed(60)["row"] == pytest.approx(686.6, abs=0.3)
     assert min(allowed(59).values()) >= 700.0 > min(allowed(60).values())
+
+
+@pytest.mark.parametrize(("arm", "delay"), [("as_plant", (0.3, 1.0)), ("delay_3", (3.0, 3.0))])
+def test_a_file_s_row_takes_a_lowered_limit_as_late_as_the_arm_says(
+    arm: str, delay: tuple[float, float], tmp_path: Path
+) -> None:
+    scenario = response._case(from_file(tmp_path), 1, arm).scenario
+    assert (scenario.plant.cap_delay_min_seconds, scenario.plant.cap_delay_max_seconds) == delay
+    assert (scenario.row.servers, scenario.step_seconds) == (3, response.STEP_SECONDS)
+
+
+@pytest.mark.parametrize(("declared", "feeds"), [("None", 2), ("2N", 2), ("KofN", 3)])
+def test_a_file_s_row_has_a_feed_to_lose(declared: str, feeds: int, tmp_path: Path) -> None:
+    text = FILE.replace("racks: 1", f"racks: 1, redundancy: {declared}")
+    row = response._case(from_file(tmp_path, text), 1, response.FEED).scenario.row
+    assert (row.fed_by, row.servers) == (feeds, 3)
+
+
+def test_one_server_more_is_one_more_than_the_file_s(tmp_path: Path) -> None:
+    asked = from_file(tmp_path, FILE.replace("rated_servers: 2.", "rated_servers: 3."))
+    row = response._case(asked, 1, "", more=1).scenario.row
+    assert [(one.gpu_model, one.count) for one in row.groups] == [("H200-SXM", 3), ("H100-SXM", 1)]
+
+
+@pytest.mark.parametrize("more", ["redundancy: 2N, use_reserve: true", "heat_budget_ratio: 0.1"])
+def test_response_refuses_a_row_whose_survivable_caps_it_cannot_work_out(
+    more: str, tmp_path: Path
+) -> None:
+    asked = from_file(tmp_path, FILE.replace("racks: 1", f"racks: 1, {more}"))
+    options = Options(quick=True, arguments=("--scenario", str(asked.scenario)))
+    with pytest.raises(InputError, match=r"row\.(use_reserve|heat_budget_ratio)") as refused:
+        response.run(options)
+    assert refused.value.source == str(asked.scenario)
+
+
+def test_a_shorter_lease_lets_boards_hold_more() -> None:
+    leases = [
+        survivable_mean_caps(load_scenario(control={"lease_ttl_ms": ms}))["row"]
+        for ms in (2500, 4000)
+    ]
+    assert leases[0] > leases[1]
 
 
 def test_work_rises_from_its_first_share_to_itself() -> None:
@@ -184,7 +237,7 @@ def test_a_row_under_the_product_stays_below_its_rating() -> None:
 @pytest.mark.parametrize("wrong", [["--runs", "0"], ["--runs", "x"], ["more"], ["--scenario"]])
 def test_wrong_arguments_are_named(wrong: list[str]) -> None:
     with pytest.raises(InputError):
-        asked_of("headroom", wrong, 3)
+        asked_of("headroom", Options(arguments=tuple(wrong)), 3)
 
 
 def test_finished_runs_of_another_row_or_work_are_not_taken(tmp_path: Path) -> None:
@@ -207,15 +260,15 @@ def test_a_typo_in_the_work_is_named(tmp_path: Path) -> None:
 
 
 def test_where_only_a_cold_curve_is_known_fewer_servers_need_no_cap_and_boards_hold_less() -> None:
-    scenario = response._case(OWN, 1, "", response.GROUPS).scenario
-    assert response.servers_without_caps(scenario) == scenario.row.servers
-    cold = response.servers_without_caps(scenario, response.COLD_SHARE)
+    scenario = response._case(OWN, 1, "").scenario
+    assert servers_without_caps(scenario) == scenario.row.servers
+    cold = servers_without_caps(scenario, response.COLD_SHARE)
     assert scenario.row.rated_servers <= cold < scenario.row.servers
-    hot, less = (response.survivable_mean_caps(scenario, share) for share in (1.0, 0.25))
+    hot, less = (survivable_mean_caps(scenario, share) for share in (1.0, 0.25))
     assert all(less[name] < hot[name] for name in hot)
 
 
 def test_the_curves_that_a_rows_objects_declare_are_named() -> None:
-    assert breaker_curves(load_scenario()) == BREAKER_CURVES
+    assert breaker_curves(load_scenario()) == "row SwitchboardThermal, racks RackThermal"
     budgeted = load_scenario(row={"heat_budget_ratio": 0.1})
     assert breaker_curves(budgeted) == "row Points, racks Points"
