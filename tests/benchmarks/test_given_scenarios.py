@@ -19,7 +19,7 @@ from benchmarks import (
     polca_weeks,
     priority,
     restart,
-    serving_agreement,
+    serving_model,
     value_per_watt,
 )
 from benchmarks._given_scenario import Given, given_scenario, read_given
@@ -42,7 +42,7 @@ ROW = {
     "external_watts": 500,
 }
 ALL_THAT_TAKE_PARTS = (
-    allocation_scale, lease_safety, priority, restart, serving_agreement, value_per_watt,
+    allocation_scale, lease_safety, priority, restart, serving_model, value_per_watt,
 )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def test_restart_refuses_a_row_that_cannot_be_held(tmp_path: Path) -> None:
         restart.run(asked(file))
 
 
-def test_serving_agreement_compares_the_services_of_the_row(tmp_path: Path) -> None:
+def test_serving_model_compares_the_services_of_the_row(tmp_path: Path) -> None:
     service = {
         "name": "own", "trace": "code", "priority_class": "high", "replicas": 1,
         "tensor_parallel": 1, "language_model": "llama-3.1-8b",
@@ -198,16 +198,16 @@ def test_serving_agreement_compares_the_services_of_the_row(tmp_path: Path) -> N
     rates = []
     for batch in (256, 1):
         services = [{**service, "max_batch": batch}]
-        one = given(tmp_path, serving_agreement.READS, services=services)
-        (case,) = serving_agreement.given_cases(one)
+        one = given(tmp_path, serving_model.READS, services=services)
+        (case,) = serving_model.given_cases(one)
         assert (case.name, case.gpu, case.step_seconds) == ("a100_own", "A100-SXM", 0.25)
         table = shipped_step_tables().find(case.gpu, case.language_model, case.tensor_parallel)
-        sizes = serving_agreement.lengths(case, 40, (1, 0))
-        clock = serving_agreement.TableClock(table)
-        rates.append(serving_agreement.most_requests_per_second(clock, sizes, case.batching))
+        sizes = serving_model.lengths(case, 40, (1, 0))
+        clock = serving_model.TableClock(table)
+        rates.append(serving_model.most_requests_per_second(clock, sizes, case.batching))
     assert rates[0] > 2.0 * rates[1]
     with pytest.raises(InputError, match="services"):
-        serving_agreement.run(asked(written(tmp_path, services=[])))
+        serving_model.run(asked(written(tmp_path, services=[])))
 
 
 def of_inference(folder: Path, row: dict[str, Any]) -> Path:

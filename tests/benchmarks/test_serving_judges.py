@@ -8,7 +8,7 @@ import pytest
 from benchmarks._served_runs import PowerLog
 from benchmarks._twin_server import Batching, part_of_trace, play
 from benchmarks.board_check import averaging_window
-from benchmarks.serving_agreement import TableClock
+from benchmarks.serving_model import TableClock
 from benchmarks.serving_twin import largest_rise, summary
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork

@@ -50,7 +50,7 @@ from simulation.plant_hash import plant_sha256
 from simulation.traces import shipped_trace
 from wattpack.errors import InputError
 
-NAME = "serving_agreement"
+NAME = "serving_model"
 SUMMARY = "capacity's serving model against the twin's queues: TTFT and TPOT, p50 and p99"
 TAKES_ARGUMENTS = True
 USAGE: Final = GIVEN_USAGE
