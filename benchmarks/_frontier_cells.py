@@ -8,7 +8,7 @@ against it, and it is the static row, which is never held back and must never re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,11 +29,11 @@ from simulation.inference_row.row_under_policy import (
     polca_scenario,
     run_policy,
 )
-from simulation.inference_row.served_rows import ServedRow, served_row, times_of_model
+from simulation.inference_row.served_rows import ServedRow, served_row, served_row_of
 from simulation.plant_constants import PlantConstants
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
-from wattpack.errors import InputError, SafetyError
+from wattpack.errors import SafetyError
 
 PLAIN: Final = UNCAPPED
 STATIC: Final = "static"
@@ -124,7 +124,7 @@ def run_cell(cell: Cell, variant: Variant, hours: Hours) -> dict[str, Any]:
     row = served_row(variant.row, variant.gpu_share)
     scenario = _scenario(cell, variant, row, hours)
     if variant.scenario is not None:
-        row = replace(row, times=times_of_model(scenario.row.groups[0].gpu_model))
+        row = served_row_of(scenario.row.groups[0].gpu_model)
     arrivals = row.arrivals(cell.servers, seed=cell.seed, hotter=variant.hotter)
     windows = hours.windows(arrivals)
     policy, settings = cell.arm, None
@@ -156,7 +156,7 @@ def _scenario(cell: Cell, variant: Variant, row: ServedRow, hours: Hours) -> Sce
         model = row.times.gpu_model
         made = polca_scenario(cell.servers, cell.seed, row.power, hours.step_seconds, model)
     else:
-        made = _of_file(variant.scenario, cell)
+        made = _of_file(variant.scenario, cell, hours)
     if cell.arm == PLAIN:
         ratings = {
             "rated_servers": UNREACHED * made.row.rated_servers,
@@ -180,21 +180,14 @@ def slow_plant(plant: PlantConstants) -> PlantConstants:
     )
 
 
-def _of_file(file: Path, cell: Cell) -> Scenario:
-    """Somebody's row with another number of the same servers behind the same breakers.
-
-    Raises:
-        InputError: for a row of several GPU types, or of one without server times.
-    """
+def _of_file(file: Path, cell: Cell, hours: Hours) -> Scenario:
+    """Somebody's row with another number of the same servers behind the same breakers."""
     made = load_scenario(file, seed=cell.seed)
-    models = sorted({group.gpu_model for group in made.row.groups})
-    if len(models) != 1:
-        raise InputError("row.groups", "servers of one GPU type", models, str(file))
-    times_of_model(models[0])
     group = made.row.groups[0].model_copy(update={"count": cell.servers})
     in_rack = 1.25 * -(-cell.servers // made.row.racks)
     row = {"groups": (group,), "rack_rated_servers": max(in_rack, made.row.rack_rated_servers)}
-    return made.model_copy(update={"row": made.row.model_copy(update=row)})
+    changed = {"row": made.row.model_copy(update=row), "step_seconds": hours.step_seconds}
+    return made.model_copy(update=changed)
 
 
 def _figures(runs: list[PolicyRun], windows: list[Window], scale: float) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks._arguments import read_arguments
 from benchmarks._given_scenario import read_given
+from benchmarks._required_i1 import i1_told_of
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import Options, sources_digest
 from controller.tick_values import PowerSettings, Topology
@@ -35,7 +35,7 @@ from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import Held, RowWork
 from simulation.scenario import Scenario, load_scenario
 from telemetry.large_rise import RISE_SHARE
-from wattpack.errors import InputError, SafetyError
+from wattpack.errors import InputError
 from wattpack.settings import read_yaml_mapping, validate
 
 Floats = NDArray[np.float64]
@@ -144,29 +144,6 @@ def shard_kind(name: str, asked: Asked, seconds: float) -> str:
     for file in (asked.scenario, asked.work):
         made.update(file.read_bytes() if file is not None else b"own")
     return f"{name}-{seconds:g}-{made.hexdigest()[:12]}"
-
-
-@contextmanager
-def i1_told_of(scenario: Scenario, file: Path | None) -> Iterator[None]:
-    """A row that I1 forbids is refused by the key of its rating."""
-    try:
-        yield
-    except SafetyError as error:
-        expected = f"a rating that carries its servers ({error})"
-        rated, source = scenario.row.rated_servers, "" if file is None else str(file)
-        raise InputError("row.rated_servers", expected, rated, source) from error
-
-
-def require_i1(scenario: Scenario, file: Path) -> None:
-    """Pass only a row whose guaranteed caps fit.
-
-    Raises:
-        InputError: naming file and key.
-    """
-    plant = RowPlant(scenario, START_NS)
-    work = RandomRow(plant, scenario.seed).work()
-    with i1_told_of(scenario, file):
-        product_topology(plant, work.priority, work.gang)
 
 
 class RowCase:

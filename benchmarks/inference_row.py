@@ -20,23 +20,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from benchmarks._given_power import power_of
+from benchmarks._given_power import power_figures, power_of
 from benchmarks._given_scenario import Given, read_given
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
-from simulation.inference_row.client_arrivals import TROUGH_RATIO, ClientArrivals
+from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibration
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
-from simulation.inference_row.served_rows import (
-    MEMORY_BYTES,
-    served_row,
-)
-from simulation.inference_row.served_rows import (
-    PUBLISHED as PUBLISHED_ROW,
-)
-from simulation.inference_row.server_times import A100_MODEL
+from simulation.inference_row.served_rows import served_row_of
 from simulation.inference_row.uncapped_row import READING_SECONDS, Floats, marks, uncapped_days
+from wattpack.errors import InputError
 
 NAME = "inference_row"
 SUMMARY = "uncapped inference row: peak, rises in 2 s and 40 s, night, against POLCA's row"
@@ -109,12 +103,8 @@ def run(options: Options) -> Result:
 
     kind = f"{_name(lengths)}-{'quick' if options.quick else 'full'}"
     rows = finished_rows(options, kind, of_case, len(cases), _digest())
-    power = ServerPower.of()
     figures: dict[str, float | int | str] = {
-        "night_request_rate_ratio": TROUGH_RATIO,
-        "gpu_share": power.gpu_share,
-        "server_rated_ac_watts": power.rated_ac_watts,
-        "host_base_dc_watts": power.base_watts,
+        **power_figures(ServerPower.of()),
         "lengths": lengths,
         "load": frozen.load,
         "burst_cv": frozen.burst_cv,
@@ -132,13 +122,10 @@ def _of_file(given: Given, case: _Case, options: Options) -> Result:
         InputError: for servers whose times are not known.
     """
     row, power = given.scenario.row, power_of(given.scenario, str(given.file))
-    model = given.only_profile().model
-    rows = {A100_MODEL: PUBLISHED_ROW} | {
-        boards: f"{boards.split('-')[0].lower()}_nameplate" for boards in MEMORY_BYTES
-    }
-    if model not in rows:
-        raise given.wrong("row.groups[].gpu_model", f"one of {', '.join(rows)}", model)
-    served = served_row(rows[model])
+    try:
+        served = served_row_of(given.only_profile().model)
+    except InputError as error:
+        raise given.wrong(error.field, error.expected, error.got) from error
 
     def of_case(first: int, number: int) -> Row:
         arrivals = served.arrivals(row.servers, seed=case.seed + first - 1)
@@ -147,7 +134,8 @@ def _of_file(given: Given, case: _Case, options: Options) -> Result:
     kind = given.kind(f"{NAME}-{'quick' if options.quick else 'full'}")
     (found,) = finished_rows(options, kind, of_case, 1, _digest())
     figures = {f"{name}_ratio": value for name, value in found.items()}
-    return Result({"servers": row.servers, **figures, **given.figures()})
+    marks = {"servers": row.servers, **power_figures(power)}
+    return Result({**marks, **figures, **given.figures()})
 
 
 class _Case(NamedTuple):

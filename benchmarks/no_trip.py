@@ -31,8 +31,8 @@ from benchmarks._breaker_curves import breaker_curves
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._given_scenario import read_given
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
+from benchmarks._required_i1 import require_i1
 from benchmarks._rests_on import rests_on_digest
-from benchmarks._row_cases import require_i1
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.work import HIGH, LOW

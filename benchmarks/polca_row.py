@@ -10,6 +10,11 @@ published policies lock clocks 40 s late. No mean without its baseline: figures 
 of the same windows. Two arms have no line: ``wattpack_40s``, with boards that take a lowered limit
 40 s late, and ``static``, a row that nothing holds back, of as many servers as the published peak
 leaves room for (50); its work is told over that of the larger row, uncapped.
+
+Of a scenario file: row of one GPU type whose requests are timed, meters, plant, lowest and highest
+class, lease and tick, and faults, whose time begins with the counted time of each window. All arms
+see the same ones, the uncapped row that losses are held against included. A published policy has no
+agents and asks no API: of it messages, readings and the API's failure are no faults.
 """
 
 from __future__ import annotations
@@ -18,12 +23,21 @@ import argparse
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from benchmarks._breaker_curves import row_marks
+from benchmarks._given_power import power_figures
+from benchmarks._given_row import (
+    GivenRow,
+    given_row,
+    given_servers,
+    refuse_beside_a_file,
+    told_of,
+)
 from benchmarks._polca_arms import ARMS, STATIC, of_arm, static_row, static_work
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import (
@@ -37,7 +51,7 @@ from benchmarks.runner import (
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.latency_accounts import latency_losses
 from simulation.inference_row.request_lengths import LENGTHS
-from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPU_SHARE, ServerPower
 from simulation.inference_row.row_under_policy import (
     ROW_POLICIES,
@@ -48,9 +62,9 @@ from simulation.inference_row.row_under_policy import (
     polca_scenario,
     run_policy,
 )
+from simulation.inference_row.served_rows import served_row_of
 from simulation.inference_row.server_times import A100_MODEL
-from simulation.scenario import Scenario, load_scenario
-from wattpack.errors import InputError
+from simulation.scenario import Scenario
 
 NAME = "polca_row"
 SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"
@@ -70,6 +84,7 @@ LEAD_SECONDS, TAIL_SECONDS = 600.0, 300.0
 HOTTEST: Final = 2
 QUICK_DAY: Final = 1
 HOURS: Final = 1.0
+STEP_SECONDS: Final = 0.25
 LIMITS: Final = {"high_p50": 0.01, "high_p99": 0.05, "low_p50": 0.25, "low_p99": 0.50}
 """Highest losses in peak hours; over six weeks low_p50 is 0.05."""
 
@@ -99,6 +114,12 @@ def run(options: Options) -> Result:
     """Every policy in every window; one shard a window."""
     given = _arguments(options)
     policies = tuple(given.policies)
+    row = _row_of(given, options.seed)
+    told = told_of(given.scenario, options, policies)
+    if STATIC in policies:
+        faults_within(
+            static_row(row.scenario)
+        )  # Refused for a target that only the larger row has.
     windows = _windows(given, options)
 
     def one_window(seed: int, number: int) -> Row:
@@ -109,10 +130,11 @@ def run(options: Options) -> Result:
     figures: dict[str, float | int | str] = {
         "servers": given.servers,
         "windows": len(windows),
-        "gpu_share": given.gpu_share,
+        **power_figures(row.power),
         "lengths": given.lengths,
-        "calibration_sha256": frozen_calibration(given.lengths).sha256,
-        **row_marks(_scenario_of(given, options.seed)),
+        "calibration_sha256": row.served.sha256,
+        **row_marks(row.scenario),
+        **told,
     }
     for policy in policies:
         figures |= summary(policy, rows)
@@ -127,22 +149,26 @@ def run(options: Options) -> Result:
 
 def _arguments(options: Options) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
-    parser.add_argument("--servers", type=int, default=SERVERS, help="in the row rated for 40")
+    parser.add_argument("--servers", type=int, help="in the row rated for 40; 52, or a file's")
     parser.add_argument("--policies", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--days", nargs="+", type=int, help="0 is a Monday; the hottest if unset")
     parser.add_argument("--hottest", type=int, default=HOTTEST, help="so many of them")
     parser.add_argument("--hours", type=float, default=HOURS, help="of each day, from 13:00 on")
     parser.add_argument("--hotter", type=float, default=0.0, help="share of more requests")
-    parser.add_argument("--gpu-share", type=float, default=GPU_SHARE, help="of a server's draw")
+    parser.add_argument("--gpu-share", type=float, help=f"of a server's draw; {GPU_SHARE}")
     parser.add_argument(
         "--lengths",
         choices=tuple(LENGTHS),
         default="published",
         help="of prompts and answers: POLCA's workloads, or Azure's requests of 2023",
     )
-    parser.add_argument("--step-seconds", type=float, default=0.25, help="of the plant")
+    parser.add_argument("--step-seconds", type=float, help="of the plant; 0.25, or a file's")
     parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
-    return parser.parse_args(options.arguments)
+    given = parser.parse_args(options.arguments)
+    refuse_beside_a_file(given.scenario, gpu_share=given.gpu_share)
+    if given.servers is None:
+        given.servers = SERVERS if given.scenario is None else given_servers(given.scenario)
+    return given
 
 
 def _windows(given: argparse.Namespace, options: Options) -> Sequence[Window]:
@@ -165,8 +191,8 @@ def _windows(given: argparse.Namespace, options: Options) -> Sequence[Window]:
 def _arrivals_of(
     given: argparse.Namespace, seed: int, servers: int | None = None
 ) -> ClientArrivals:
-    frozen = frozen_calibration(given.lengths)
-    return frozen.arrivals(servers or given.servers, seed=seed, hotter=given.hotter)
+    served = _row_of(given, seed).served
+    return served.arrivals(servers or given.servers, seed=seed, hotter=given.hotter)
 
 
 def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:
@@ -181,26 +207,16 @@ def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:
     return [int(day) for day in np.argsort(work)[::-1]]
 
 
-def _scenario_of(given: argparse.Namespace, seed: int) -> Scenario:
-    """The row asked for; a file's servers must be what the requests' times were measured on."""
-    if given.scenario is None:
-        power = ServerPower.of(given.gpu_share)
-        return polca_scenario(given.servers, seed, power, given.step_seconds)
-    return given_row(given.scenario, given.servers, seed)
-
-
-def given_row(file: Path, servers: int, seed: int) -> Scenario:
-    """Somebody's row, for requests to so many servers.
-
-    Raises:
-        InputError: for other servers or boards than the requests' times were measured on.
-    """
-    scenario = load_scenario(file, seed=seed)
-    models = {group.gpu_model for group in scenario.row.groups}
-    if models != {A100_MODEL} or scenario.row.servers != servers:
-        expected = f"{servers} servers of {A100_MODEL} (--servers)"
-        raise InputError("row.groups", expected, sorted(models), str(file))
-    return scenario
+def _row_of(given: argparse.Namespace, seed: int) -> GivenRow:
+    """The row asked for: the published one, or a file's."""
+    if given.scenario is not None:
+        row = given_row(given.scenario, seed, given.servers, given.lengths)
+        step = row.scenario.step_seconds if given.step_seconds is None else given.step_seconds
+        return replace(row, scenario=row.scenario.model_copy(update={"step_seconds": step}))
+    served = served_row_of(A100_MODEL, given.lengths)
+    power = ServerPower.of(GPU_SHARE if given.gpu_share is None else given.gpu_share)
+    step = STEP_SECONDS if given.step_seconds is None else given.step_seconds
+    return GivenRow(polca_scenario(given.servers, seed, power, step), served, power)
 
 
 def _window_row(
@@ -211,7 +227,7 @@ def _window_row(
     options: Options,
 ) -> Row:
     arrivals = _arrivals_of(given, seed)
-    scenario = _scenario_of(given, seed)
+    scenario = _row_of(given, seed).scenario
     uncapped = run_policy(UNCAPPED, arrivals, window, scenario)
     plain = uncapped
     if uncapped.result.trips:

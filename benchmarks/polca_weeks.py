@@ -12,6 +12,9 @@ Shards come in an order drawn from the seed, so that what is finished is a sampl
 ``--shards N`` takes the first N, ``--finished`` only sums up what the folder of ``--resume`` holds.
 ``--keep`` adds finished shards to the sums in ``benchmarks/results/polca_weeks``, which are not run
 again while what they rest on stays the same.
+
+Of a scenario file: as ``polca_row``; the time of its faults begins on Monday, midnight, and where
+one lasts nothing is calm.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from benchmarks._breaker_curves import row_marks
-from benchmarks._given_power import power_of
+from benchmarks._given_power import power_figures
+from benchmarks._given_row import GivenRow, given_row, given_servers, told_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
 from benchmarks._weeks_figures import (
@@ -41,7 +45,7 @@ from benchmarks._weeks_figures import (
     cpu_hours_of_all,
     summary,
 )
-from benchmarks.polca_row import given_row, unbreakable
+from benchmarks.polca_row import unbreakable
 from benchmarks.runner import RESULTS, Options, Result, Row, sources_digest
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
@@ -55,10 +59,11 @@ from simulation.inference_row.days_under_policy import (
 from simulation.inference_row.latency_accounts import RequestTimes
 from simulation.inference_row.request_classes import POLCA_CLASSES
 from simulation.inference_row.request_time_counts import sparse, time_counts
-from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_faults import at_fault
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
-from simulation.scenario import Scenario
+from simulation.inference_row.served_rows import served_row_of
+from simulation.inference_row.server_times import A100_MODEL
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
 
@@ -113,6 +118,7 @@ class Span(NamedTuple):
 def run(options: Options) -> Result:
     """Every policy in every shard asked for."""
     given = _arguments(options)
+    told = told_of(given.scenario, options, given.policies)
     if options.quick:
         given.policies = list(given.policies)[:1]
     order = _order(options.seed)[: 1 if options.quick else given.shards]
@@ -120,12 +126,15 @@ def run(options: Options) -> Result:
     if options.quick:
         kept = dict.fromkeys(given.policies, Summed(frozenset(), None))
     rows = _rows(given, options, _jobs(order, kept, partial(_servers, given)))
+    first = _row(_asked(given, options.seed, given.policies[0]))
     figures: dict[str, float | int | str] = {
         **{f"{policy}_servers": _servers(given, policy) for policy in given.policies},
         "hotter": given.hotter,
         "shards_asked": len(order),
-        "calibration_sha256": frozen_calibration().sha256,
-        **row_marks(_row(_asked(given, options.seed, given.policies[0]))[1]),
+        "calibration_sha256": first.served.sha256,
+        **power_figures(first.power),
+        **row_marks(first.scenario),
+        **told,
     }
     for policy, old in kept.items():
         asked = [number for number in order if number not in old.numbers]
@@ -163,6 +172,8 @@ def _jobs(
 
 
 def _servers(given: argparse.Namespace, policy: str) -> int:
+    if given.servers is None and given.scenario is not None:
+        return given_servers(given.scenario)
     return SERVERS[policy] if given.servers is None else int(given.servers)
 
 
@@ -320,28 +331,33 @@ def uncapped_row(asked: Asked, case: Span) -> Row:
 
     A dark row answers nobody, so its breakers never open.
     """
-    arrivals, scenario, _ = _row(asked)
-    free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), unbreakable(scenario))
+    row = _row(asked)
+    arrivals, scenario = _arrivals(asked, row), unbreakable(row.scenario)
+    free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), scenario)
     plain = free.run([Stretch(*case.run, hot=False)])
     return {"work": plain.work_between(*case.counted).tolist(), "times": _counts(plain, case)}
 
 
-def _row(asked: Asked) -> tuple[ClientArrivals, Scenario, ServerPower]:
-    servers, seed, hotter, file = asked
-    arrivals = frozen_calibration().arrivals(servers, seed=seed, hotter=hotter)
-    if file is not None:
-        scenario = given_row(file, servers, seed)
-        return arrivals, scenario, power_of(scenario, str(file))
+def _row(asked: Asked) -> GivenRow:
+    if asked.scenario is not None:
+        return given_row(asked.scenario, asked.seed, asked.servers)
     power = ServerPower.of()
-    return arrivals, polca_scenario(servers, seed, power), power
+    scenario = polca_scenario(asked.servers, asked.seed, power)
+    return GivenRow(scenario, served_row_of(A100_MODEL), power)
+
+
+def _arrivals(asked: Asked, row: GivenRow) -> ClientArrivals:
+    return row.served.arrivals(asked.servers, seed=asked.seed, hotter=asked.hotter)
 
 
 def _books(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks:
-    arrivals, scenario, power = _row(asked)
+    row = _row(asked)
+    arrivals = _arrivals(asked, row)
     requests = arrivals.between(*case.run)
-    alone = uncapped_seconds(requests, arrivals, power, case.run)
-    plan = stretches(alone, case.run[0], calm_below)
-    return DayRun(policy, arrivals, requests, scenario).run(plan)
+    alone = uncapped_seconds(requests, arrivals, row.power, case.run)
+    wrong = at_fault(row.scenario, case.run[0], len(alone))
+    plan = stretches(alone, case.run[0], calm_below, wrong)
+    return DayRun(policy, arrivals, requests, row.scenario).run(plan)
 
 
 def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:

@@ -12,6 +12,9 @@ by 2.5 % of the rating. Seeds are none that anything was fitted or tuned on.
 Arms run on the same plant; ``wattpack_40s``, with boards that take a lowered limit 40 s late, is
 reported without a line, as are the two options that are off by default (``wattpack_heat_budget``,
 ``wattpack_reserve``; on the first row only). Every figure is simulated.
+
+Of a scenario file: as ``polca_row``, with other counts of its servers behind its breakers (racks
+carry all that stands in them); faults, in every window, strike domains or shares of everything.
 """
 
 from __future__ import annotations
@@ -36,12 +39,15 @@ from benchmarks._frontier_cells import (
 )
 from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Search, all_cells
+from benchmarks._given_power import power_figures
+from benchmarks._given_row import given_row, refuse_beside_a_file, told_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_slos import COUNTED
 from benchmarks.runner import Options, Result, Target, sources_digest
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import WATTPACK, polca_scenario
-from simulation.inference_row.served_rows import AZURE_LENGTHS
+from simulation.inference_row.served_rows import AZURE_LENGTHS, served_row
+from simulation.plant import domain_names
 from simulation.scenario import load_scenario
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
@@ -88,8 +94,9 @@ LINES: Final = {
 def run(options: Options) -> Result:
     """Every search asked for; a cell that the folder of ``--resume`` holds is not run again."""
     given = _arguments(options)
+    told = _told(given.scenario, options)
     hours = QUICK if options.quick else Hours(given.days, given.hours, given.step_seconds)
-    variants = _variants(given, options)
+    variants = _variants(given)
     searches = _searches(given, list(variants), options)
     known = _kept(options, hours, variants)
 
@@ -105,7 +112,9 @@ def run(options: Options) -> Result:
         "hours_a_day": hours.hours,
         "days": hours.days,
         "cells": len(known),
+        **_powers(variants, options.seed),
         **row_marks(load_scenario(given.scenario) if given.scenario else row),
+        **told,
     }
     made = frontier_figures(searches, known)
     lines = {} if options.quick else {name: line for name, line in LINES.items() if name in made}
@@ -114,12 +123,12 @@ def run(options: Options) -> Result:
 
 def _arguments(options: Options) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
-    parser.add_argument("--variants", nargs="+", choices=tuple(VARIANTS), default=["a100"])
+    parser.add_argument("--variants", nargs="+", choices=tuple(VARIANTS), help="a100")
     parser.add_argument("--arms", nargs="+", choices=ARMS, help="of every variant")
     parser.add_argument("--slos", nargs="+", choices=tuple(COUNTED), default=list(COUNTED))
     parser.add_argument("--days", type=int, default=3, help="so many of the hottest")
     parser.add_argument("--hours", type=float, default=1.0, help="of each day, from 13:00 on")
-    parser.add_argument("--step-seconds", type=float, default=0.25, help="of the plant")
+    parser.add_argument("--step-seconds", type=float, help="of the plant; 0.25, or a file's")
     parser.add_argument("--least", type=int, help="servers taken to be carried; 20")
     parser.add_argument("--most", type=int, help="servers taken not to be; 80")
     parser.add_argument("--seeds", type=int, help="at the counts found; 10, or 3 of a variant")
@@ -128,17 +137,48 @@ def _arguments(options: Options) -> argparse.Namespace:
     given = parser.parse_args(options.arguments)
     least, most = QUICK_COUNTS if options.quick else (RATED // 2, 2 * RATED)
     given.least, given.most = given.least or least, given.most or most
+    refuse_beside_a_file(given.scenario, variants=given.variants)
+    given.variants = given.variants or [FIRST_ROW]
+    if given.step_seconds is None:
+        given.step_seconds = load_scenario(given.scenario).step_seconds
     if not 4 <= given.least < given.most:
         raise InputError("--least, --most", "at least 4 servers, in order", given.least)
     return given
 
 
-def _variants(given: argparse.Namespace, options: Options) -> dict[str, Variant]:
+def _told(file: Path | None, options: Options) -> dict[str, float | int | str]:
+    """What a result says of a file, which is checked first.
+
+    Raises:
+        InputError: as ``told_of``, and for a fault of one server: counts of them differ.
+    """
+    told = told_of(file, options, ())
+    if file is not None:
+        scenario = load_scenario(file)
+        domains = ("", *domain_names(scenario))
+        for one in scenario.faults:
+            if one.target not in domains:
+                expected = "a domain, or nobody with a share: counts of servers differ"
+                raise InputError("faults[].target", expected, one.target, str(file))
+    return told
+
+
+def _powers(variants: Mapping[str, Variant], seed: int) -> dict[str, float]:
+    """What of each row is fixed before anything is tuned."""
+    figures: dict[str, float] = {}
+    for name, one in variants.items():
+        if one.scenario is None:
+            power = served_row(one.row, one.gpu_share).power
+        else:
+            power = given_row(one.scenario, seed).power
+        figures |= {f"{name}_{key}": value for key, value in power_figures(power).items()}
+    return figures
+
+
+def _variants(given: argparse.Namespace) -> dict[str, Variant]:
     if given.scenario is None:
         return {name: VARIANTS[name] for name in given.variants}
-    if options.quick or given.scenario.exists():
-        return {given.scenario.stem: Variant(scenario=given.scenario)}
-    raise InputError("--scenario", "a file", str(given.scenario))
+    return {given.scenario.stem: Variant(scenario=given.scenario)}
 
 
 def _searches(given: argparse.Namespace, variants: list[str], options: Options) -> list[Search]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from simulation.inference_row.client_arrivals import ClientArrivals, RowRequests
 from simulation.inference_row.compiled_servers import fastest_servers
+from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, ServerPower, ServersAround
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, policy_for
 from simulation.inference_row.row_work import InferenceWork
@@ -34,6 +35,7 @@ from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 BLOCK_SECONDS: Final = 300.0
 WARM_SECONDS: Final = 300.0
@@ -137,13 +139,16 @@ def uncapped_seconds(
     return np.asarray(np.array(watts) / power.row_rating_watts, dtype=np.float64)
 
 
-def stretches(load_ratio: Floats, begin_seconds: float, calm_below: float) -> list[Stretch]:
+def stretches(
+    load_ratio: Floats, begin_seconds: float, calm_below: float, wrong: Bools | None = None
+) -> list[Stretch]:
     """Where a policy has to be at work, and where not, from seconds without one.
 
     Args:
         load_ratio: Of each second from ``begin_seconds`` on; whole blocks of five minutes.
         begin_seconds: Since Monday, midnight.
         calm_below: The highest second of a calm stretch and its neighbours is below that.
+        wrong: Whether a fault lasts in each second: then it is at work, None for no faults.
 
     Raises:
         InputError: for seconds that are no whole blocks.
@@ -152,6 +157,8 @@ def stretches(load_ratio: Floats, begin_seconds: float, calm_below: float) -> li
     if not len(load_ratio) or len(load_ratio) % each:
         raise InputError("load_ratio", f"whole blocks of {each} s", len(load_ratio))
     hot = load_ratio.reshape(-1, each).max(axis=1) >= calm_below
+    if wrong is not None:
+        hot |= wrong.reshape(-1, each).any(axis=1)
     hot = np.convolve(hot, np.ones(3), mode="same") > 0
     made: list[tuple[int, int, bool]] = []
     edges = [0, *(np.flatnonzero(np.diff(hot)) + 1).tolist(), len(hot)]
@@ -174,7 +181,8 @@ class DayRun:
         name: ``UNCAPPED`` or a policy of ``CALM_BELOW``.
         arrivals: Of the row.
         requests: All of the span.
-        scenario: The row's plant.
+        scenario: The row's plant, and what goes wrong, in seconds since Monday, midnight; stretches
+            with a fault have to be hot.
     """
 
     def __init__(
@@ -183,7 +191,7 @@ class DayRun:
         if name != UNCAPPED and name not in CALM_BELOW:
             raise InputError("policy", f"{UNCAPPED}, {', '.join(CALM_BELOW)}", name)
         self._name, self._arrivals, self._requests = name, arrivals, requests
-        self._setup = RowSetup(scenario)
+        self._scenario = scenario
 
     def run(self, plan: Sequence[Stretch]) -> DayBooks:
         """The span of a plan, stretch by stretch."""
@@ -191,7 +199,7 @@ class DayRun:
         work = InferenceWork(
             self._requests, self._arrivals.class_of_server, begin, times=self._arrivals.times
         )
-        make = policy_for(self._name, work, self._setup.scenario).make
+        make = policy_for(self._name, work, self._scenario).make
         books, now, warm = DayBooks(work), begin, None
         standing = held = self._settled(work, make)
         for i, stretch in enumerate(plan):
@@ -209,9 +217,13 @@ class DayRun:
                 now = stretch.end_seconds
         return books
 
+    def _setup(self, begin_seconds: float) -> RowSetup:
+        """Of a run that begins then."""
+        return RowSetup(self._scenario, faults_within(self._scenario, -begin_seconds))
+
     def _settled(self, work: InferenceWork, make: MakePolicy) -> Held:
         """How the policy holds the boards of a calm row."""
-        run = RowRun(self._setup, work.anew(copied=True), make)
+        run = RowRun(RowSetup(self._scenario), work.anew(copied=True), make)
         if self._name != UNCAPPED:
             run.run(WARM_SECONDS)
         return _held(run)
@@ -220,7 +232,8 @@ class DayRun:
         self, books: DayBooks, held: Held, span: tuple[float, float], *, last: bool
     ) -> InferenceWork | None:
         """Boards stay as they are held; a copy of the work as it is before a hot stretch."""
-        run = RowRun(self._setup, books.work.anew(), lambda _: StaticCaps(held.limit_watts.ravel()))
+        setup = self._setup(span[0])
+        run = RowRun(setup, books.work.anew(), lambda _: StaticCaps(held.limit_watts.ravel()))
         run.actuators.lock_mhz = held.lock_mhz.copy()
         seconds = span[1] - span[0]
         warm = None
@@ -246,7 +259,8 @@ class DayRun:
         """
         begin, end, latest = span
         work = books.work.anew() if warm is None else warm
-        run = RowRun(self._setup, work, make)
+        started = begin if warm is None else begin - WARM_SECONDS
+        run = RowRun(self._setup(started), work, make)
         before = None
         if warm is not None:
             before = run.run(WARM_SECONDS)
@@ -255,7 +269,6 @@ class DayRun:
         while not _stands(_held(run), standing) and end + BLOCK_SECONDS <= latest:
             result = run.run(BLOCK_SECONDS)
             end += BLOCK_SECONDS
-        started = begin if warm is None else begin - WARM_SECONDS
         books.take(started, result, before)
         books.hot_seconds += end - begin
         return end, _held(run)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from controller.tick_values import PowerSettings
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.published_policies import POLICIES, PolicyName
+from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
 from simulation.inference_row.row_work import InferenceWork
 from simulation.inference_row.server_times import A100_MODEL
@@ -136,11 +137,11 @@ def run_policy(
         name: One of ``ROW_POLICIES``.
         arrivals: Of the row.
         window: When.
-        scenario: The row's plant.
+        scenario: The row's plant, and what goes wrong, counted from the window's counted time on.
         settings: Of wattpack's power loop; by default the product's, with the scenario's lease.
 
     Raises:
-        InputError: for another policy.
+        InputError: for another policy, and for a fault that strikes nobody here.
         SafetyError: if the product finds that I1 cannot hold on such a row.
     """
     if name not in ROW_POLICIES:
@@ -149,7 +150,9 @@ def run_policy(
     requests = arrivals.between(begin, begin + window.whole_seconds)
     work = InferenceWork(requests, arrivals.class_of_server, begin, times=arrivals.times)
     made = policy_for(name, work, scenario, settings)
-    run = RowRun(RowSetup(scenario), work, made.make)
+    # The scenario's time begins with what is counted, whatever it takes to fill the row.
+    faults = faults_within(scenario, window.lead_seconds)
+    run = RowRun(RowSetup(scenario, faults), work, made.make)
     return PolicyRun(run.run(window.whole_seconds), work, made.guaranteed_watts, made.floor_watts)
 
 

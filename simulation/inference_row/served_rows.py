@@ -109,6 +109,24 @@ def served_row(name: str, gpu_share: float = GPU_SHARE) -> ServedRow:
     return ServedRow(name, times, power, of_boards[boards]["load"], frozen.burst_cv, sha256)
 
 
+def served_row_of(gpu_model: str, lengths: LengthsName = "published") -> ServedRow:
+    """Somebody's row of such boards: what its servers take, and how busy rows of its type are.
+
+    Its power and rating are the row's own.
+
+    Raises:
+        InputError: for boards that no row is of, and for lengths that were fitted to others.
+    """
+    if gpu_model == A100_MODEL:
+        return served_row(AZURE_LENGTHS if lengths == "azure" else PUBLISHED)
+    if gpu_model not in MEMORY_BYTES:
+        known = ", ".join((A100_MODEL, *MEMORY_BYTES))
+        raise InputError("row.groups[].gpu_model", f"one of {known}", gpu_model)
+    if lengths != "published":
+        raise InputError("lengths", f"published, for servers of {gpu_model}", lengths)
+    return served_row(f"{gpu_model.split('-')[0].lower()}_nameplate")
+
+
 def times_of_model(gpu_model: str) -> ServerTimes:
     """What a server of such boards takes and draws.
 

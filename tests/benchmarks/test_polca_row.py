@@ -12,6 +12,7 @@ from benchmarks.runner import Options
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import polca_scenario
+from simulation.inference_row.served_rows import served_row
 from wattpack.errors import InputError
 
 SMALL = ("--servers", "4", "--policies", "uncapped", "polca")
@@ -26,22 +27,86 @@ def test_a_quick_run_judges_the_policies_asked_for() -> None:
     assert "wattpack_brakes" not in figures
 
 
-def test_a_scenario_of_other_boards_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "h200.yaml"
-    file.write_text("name: other\n", encoding="utf-8")
-    with pytest.raises(InputError, match="A100-SXM"):
-        polca_row.run(Options(quick=True, arguments=(*SMALL, "--scenario", str(file))))
+TIGHT = """
+row: {groups: [{gpu_model: A100-SXM, count: 4}], racks: 1, rated_servers: 3,
+      rated_server_watts: 5800, rack_rated_servers: 6, external_watts: 0}
+"""
+
+
+def of_file(folder: Path, text: str, *more: str) -> Options:
+    file = folder / "row.yaml"
+    file.write_text(text, encoding="utf-8")
+    quiet: list[str] = []
+    return Options(quick=True, arguments=(*more, "--scenario", str(file)), progress=quiet.append)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "key"),
+    [
+        ("name: other\n", (), "row.groups"),
+        (TIGHT.replace("A100-SXM", "L40S"), (), "row.groups[].gpu_model"),
+        (TIGHT, ("--servers", "5"), "row.groups"),
+        (TIGHT, ("--gpu-share", "0.5"), "--gpu-share"),
+        (TIGHT.replace("A100", "H100"), ("--lengths", "azure"), "lengths"),
+        (TIGHT.replace("rated_servers: 3", "rated_servers: 0.5"), (), "row.rated_servers"),
+        (TIGHT + "faults: [{kind: gpu_hung, at_seconds: 1}]", (), "faults.kind"),
+        (TIGHT + "faults: [{kind: node_reboot, at_seconds: 1, target: n}]", (), "faults.0.target"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_first(
+    text: str, more: tuple[str, ...], key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        polca_row.run(of_file(tmp_path, text, *more))
+    assert refused.value.field == key
 
 
 def test_a_scenario_of_such_boards_is_judged(tmp_path: Path) -> None:
-    file = tmp_path / "tight.yaml"
-    file.write_text(
-        "row: {groups: [{gpu_model: A100-SXM, count: 4}], racks: 1, rated_servers: 3,"
-        " rated_server_watts: 5800, rack_rated_servers: 6, external_watts: 0}\n",
-        encoding="utf-8",
+    figures = polca_row.run(of_file(tmp_path, TIGHT, *SMALL)).figures
+    assert float(figures["uncapped_mean_ratio"]) > 0.8
+    assert figures["gpu_share"] == pytest.approx(8 * 400.0 / 5800.0)
+
+
+def test_a_row_of_newer_boards_is_as_busy_as_its_type(tmp_path: Path) -> None:
+    text = TIGHT.replace("A100-SXM", "H200-SXM").replace("5800", "10200")
+    figures = polca_row.run(of_file(tmp_path, text, "--policies", "uncapped", "wattpack")).figures
+    assert figures["servers"] == 4
+    assert figures["calibration_sha256"] == served_row("h200_nameplate").sha256
+    assert 0.5 < float(figures["uncapped_mean_ratio"]) < 1.2
+
+
+def test_every_policy_meets_the_faults_of_a_file(tmp_path: Path) -> None:
+    """Seconds count from the counted time on: 120 s of the quick form lie before it."""
+    text = TIGHT.replace("rated_servers: 3", "rated_servers: 3.6")
+    asked = ("--policies", "uncapped", "polca", "wattpack")
+    crash = "\nfaults: [{kind: controller_crash, at_seconds: 5, duration_seconds: 50}]"
+    dark = "\nfaults: [{kind: node_reboot, at_seconds: 5, duration_seconds: 40, target: node-000}]"
+    plain, without, darker = (
+        polca_row.run(of_file(tmp_path, text + more, *asked)).figures for more in ("", crash, dark)
     )
-    figures = polca_row.run(Options(quick=True, arguments=(*SMALL, "--scenario", str(file))))
-    assert float(figures.figures["uncapped_mean_ratio"]) > 0.8
+    mean = {
+        name: [float(one[f"{name}_mean_ratio"]) for one in (plain, without, darker)]
+        for name in ("uncapped", "polca", "wattpack")
+    }
+    # Nobody decides: leases end, and boards fall to their guaranteed caps.
+    assert mean["wattpack"][1] < 0.95 * mean["wattpack"][0]
+    assert mean["uncapped"][1] == mean["uncapped"][0]
+    # A quarter of the row is dark for two thirds of the time, whoever holds the power.
+    for name in mean:
+        assert mean[name][2] < 0.95 * mean[name][0], name
+    told = str(darker["scenario_keys_without_meaning"])
+    assert told == "none"
+
+
+def test_a_meter_that_is_silent_blinds_the_published_policy(tmp_path: Path) -> None:
+    gap = "\nfaults: [{kind: meter_gap, at_seconds: 0, duration_seconds: 60}]"
+    hot = TIGHT.replace("rated_servers: 3", "rated_servers: 2.6")
+    # Orders of before the gap still come to act, 40 s late.
+    figures = [
+        polca_row.run(of_file(tmp_path, hot + more, "--policies", "polca")).figures
+        for more in ("", gap)
+    ]
+    assert figures[0]["polca_mean_ratio"] != figures[1]["polca_mean_ratio"]
 
 
 def test_the_hottest_day_has_the_most_work() -> None:

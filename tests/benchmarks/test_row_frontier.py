@@ -268,3 +268,39 @@ def test_the_picture_tells_what_a_policy_guarantees_and_that_others_guarantee_no
     assert borne(figures, "a100_polca_every") == ("none", "none", "2 s")
     assert borne(figures, "a100_wattpack_every") == ("146 W", "235 W", "5 s")
     assert borne(figures, "a100_no_cap_every") == ("I1", "I1", "I1")
+
+
+def test_a_file_s_row_is_searched_with_its_own_times_faults_and_power(tmp_path: Path) -> None:
+    file = tmp_path / "theirs.yaml"
+    text = (
+        "row: {groups: [{gpu_model: H200-SXM, count: 6}], racks: 1, rated_servers: 4,"
+        " rated_server_watts: 10200, rack_rated_servers: 8, external_watts: 0}\n"
+    )
+    file.write_text(text, encoding="utf-8")
+    asked = ("--scenario", str(file), "--arms", "wattpack", "--least", "4", "--most", "6")
+    found = row_frontier.run(Options(quick=True, arguments=asked, progress=lambda _: None))
+    assert found.figures["theirs_gpu_share"] == pytest.approx(8 * 700.0 / 10_200.0)
+    assert found.figures["theirs_server_rated_ac_watts"] == 4 * 10_200.0 / 40
+    hours = Hours(1, 20.0 / 3600.0, 1.0, lead_seconds=60.0, tail_seconds=10.0)
+    cell, variant = Cell("theirs", WATTPACK, 5, 11), Variant(scenario=file)
+    plain = run_cell(cell, variant, hours)
+    crash = "faults: [{kind: controller_crash, at_seconds: 0, duration_seconds: 60}]\n"
+    file.write_text(text + crash, encoding="utf-8")
+    assert run_cell(cell, variant, hours)["mean_ratio"] < 0.97 * plain["mean_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("more", "flags", "key"),
+    [
+        ("faults: [{kind: node_reboot, at_seconds: 1, target: node-001}]", (), "faults[].target"),
+        ("", ("--variants", "a100"), "--variants"),
+    ],
+)
+def test_what_a_search_over_a_file_s_row_cannot_do_is_refused(
+    more: str, flags: tuple[str, ...], key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "theirs.yaml"
+    file.write_text("row: {groups: [{gpu_model: H200-SXM, count: 52}]}\n" + more, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        row_frontier.run(Options(quick=True, arguments=("--scenario", str(file), *flags)))
+    assert refused.value.field == key
