@@ -158,7 +158,7 @@ class Judge:
             if watts is not None and not kind.min_watts <= watts <= kind.default_watts:
                 self._note("I8", f"{device.uuid}: a cap of {watts} W was accepted", now_ns)
         if self._order is not None:
-            self._order.answered(node, issued_ns)
+            self._order.answered(node, issued_ns, command.epoch)
         earlier = self._commands.setdefault(node, [])
         if earlier:
             earlier[-1].until_ns = min(earlier[-1].until_ns, now_ns)
@@ -167,13 +167,13 @@ class Judge:
         self._raises.accepted(caps, earlier[-1].until_ns)
         self._ended.pop(node, None)
 
-    def decided(self, topology: Topology, decisions: Decisions, leading: bool, now_ns: int) -> None:
-        """A replica ticked."""
-        if not leading:
+    def decided(self, topology: Topology, decisions: Decisions, epoch: int, now_ns: int) -> None:
+        """A replica ticked, in a term or, with 0, without leading."""
+        if not epoch:
             return
         if self._order is not None:
             heat = self.breakers.heat
-            for short, other in self._order.unfair(topology, decisions, heat, now_ns)[:1]:
+            for short, other in self._order.unfair(topology, decisions, epoch, heat, now_ns)[:1]:
                 what = f"board {short} is short and the less important {other} is favoured"
                 self._note("I5", what, now_ns)
         for what in self._raises.counted(decisions.highest_cap_watts.tolist(), now_ns):

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks._given_scenario import Given
 from controller.tick_values import PowerSettings, Topology
-from simulation.plant_constants import frozen_plant
+from simulation.plant_constants import PlantConstants, frozen_plant
 from simulation.plant_hash import plant_sha256
 from simulation.scenario import Scenario
 from wattpack.errors import SafetyError
@@ -19,7 +19,8 @@ READS: Final = (
     "row.groups", "row.gpus_per_server", "row.racks", "row.rated_servers", "row.rated_server_watts",
     "row.rack_rated_servers", "row.external_watts", "control.lease_ttl_ms",
     "plant.supply_efficiency", "plant.host_base_watts", "plant.host_watts_per_gpu_watt",
-    "plant.fan_range_watts", "plant.host_burst_watts",
+    "plant.fan_range_watts", "plant.host_burst_watts", "plant.cap_delay_min_seconds",
+    "plant.cap_delay_max_seconds",
 )  # fmt: skip
 """Keys of a scenario file that have a meaning in both."""
 
@@ -76,9 +77,14 @@ class RowKind:
         )
 
     @property
+    def plant(self) -> PlantConstants:
+        """Whose boards and hosts the row has."""
+        return self.given.scenario.plant if self.given else frozen_plant()
+
+    @property
     def plant_sha256(self) -> str:
-        """Of the plant whose boards and hosts the row has."""
-        return plant_sha256(self.given.scenario.plant if self.given else frozen_plant())
+        """Of that."""
+        return plant_sha256(self.plant)
 
     def watts(self, own_watts: float) -> float:
         """What stands for so many watts of the benchmark's own boards, of this type's."""

@@ -49,8 +49,8 @@ class Witness(Protocol):
         """An actuator took a command."""
         ...
 
-    def decided(self, topology: Topology, decisions: Decisions, leading: bool, now_ns: int) -> None:
-        """A replica ticked."""
+    def decided(self, topology: Topology, decisions: Decisions, epoch: int, now_ns: int) -> None:
+        """A replica ticked, in a term or, with 0, without leading."""
         ...
 
 
@@ -118,8 +118,9 @@ class Board:
         self._row.at(self._lands_ns, lambda: self.hold(watts))
 
     def hold(self, watts: float) -> None:
-        """The limit holds from now on."""
+        """The limit is set and read back from now on; lowered, the draw follows later."""
         self.limit_watts, self.changed_ns = watts, self._row.now_ns
+        self._row.limits_changed()
 
     def lock_clocks(self, max_mhz: int) -> None:
         """Nobody locks clocks here."""

@@ -19,6 +19,11 @@ __all__ = ["OrderJudge"]
 _HEARD_WITHIN_NS = 14 * NS_PER_SECOND // 5
 #: A board that drew more than its cap is not trusted for 30 s after that was noticed.
 _DOUBTED_FOR_NS = 45 * NS_PER_SECOND
+#: A leader counts caps of its own and of reports. What another raised shortly before it took over,
+#: and boards that take up to a second to follow a lowered limit still draw, looks like a board over
+#: 110 % of every cap, for as long as the mean over 3 s and the reaction of 1.8 s reach back.
+_TAKEN_OVER_NS = 5 * NS_PER_SECOND
+_OVER_SHARE = 1.10
 
 DueOf = Callable[[Topology, Sequence[bool]], Due]
 """What a topology owes to the boards that take part."""
@@ -38,12 +43,15 @@ class OrderJudge:
         self._memory = DrawMemory()
         self._highest: list[float] = []
         self._limits: list[float] = []
-        self._answered: dict[int, int] = {}
+        self._answered: dict[tuple[int, int], int] = {}
         self._doubted: dict[str, int] = {}
+        self._over: dict[str, int] = {}
+        self._epoch, self._term_ns = 0, 0
 
-    def answered(self, node: int, issued_ns: int) -> None:
-        """An actuator took a command that answers a report of then."""
-        self._answered[node] = max(self._answered.get(node, 0), issued_ns)
+    def answered(self, node: int, issued_ns: int, epoch: int) -> None:
+        """An actuator took a command of a term that answers a report of then."""
+        key = (node, epoch)
+        self._answered[key] = max(self._answered.get(key, 0), issued_ns)
 
     def doubted(self, uuid: str, until_ns: int) -> None:
         """A board does not do what it is told until then."""
@@ -53,26 +61,48 @@ class OrderJudge:
         """What boards draw and hold; the highest of each second is remembered."""
         draws = [board.draw_watts() for board in row.boards]
         self._limits = [board.limit_watts for board in row.boards]
+        self._look_at_take_over(row)
         self._highest = list(map(max, draws, self._highest or draws))
         if row.now_ns % NS_PER_SECOND < NS_PER_SECOND // 20:
             self._memory.saw(row.now_ns / NS_PER_SECOND, self._highest)
             self._highest = []
 
+    def _look_at_take_over(self, row: Row) -> None:
+        """Boards that drew by a cap that a new leader does not know."""
+        now_ns = row.now_ns
+        if row.epoch != self._epoch:
+            self._epoch, self._term_ns = row.epoch, now_ns
+        for board in row.boards:
+            uuid = str(board.identity.uuid)
+            if board.draw_watts() > _OVER_SHARE * board.limit_watts:
+                self._over[uuid] = now_ns
+            near = abs(self._over.get(uuid, -_TAKEN_OVER_NS) - self._term_ns) < _TAKEN_OVER_NS
+            if near and now_ns - self._term_ns < _TAKEN_OVER_NS:
+                self.doubted(uuid, now_ns)
+
     def unfair(
-        self, topology: Topology, decisions: Decisions, heat: Sequence[float], now_ns: int
+        self,
+        topology: Topology,
+        decisions: Decisions,
+        epoch: int,
+        heat: Sequence[float],
+        now_ns: int,
     ) -> list[tuple[int, int]]:
-        """Pairs of boards that break I5; of the decisions nothing counts but the caps."""
+        """Pairs of boards that break I5; of the decisions of a term nothing counts but the caps."""
         if not self._limits:
             return []
         house = self._house
+        # What the other replica answered, this one need not have heard: a deposed one goes on.
         heard = [
-            now_ns - self._answered.get(node, -_HEARD_WITHIN_NS) < _HEARD_WITHIN_NS
+            now_ns - self._answered.get((node, epoch), -_HEARD_WITHIN_NS) < _HEARD_WITHIN_NS
             for node in range(topology.n_nodes)
         ]
-        active = [
-            heard[node] and now_ns >= self._doubted.get(uuid, 0)
-            for node, uuid in zip(topology.node_of_gpu.tolist(), topology.gpu_uuids, strict=True)
-        ]
+        pairs = list(zip(topology.node_of_gpu.tolist(), topology.gpu_uuids, strict=True))
+        for node, uuid in pairs:
+            # Of a silent one nobody knows that it does again what it is told.
+            if not heard[node] and now_ns < self._doubted.get(uuid, 0):
+                self.doubted(uuid, now_ns)
+        active = [heard[node] and now_ns >= self._doubted.get(uuid, 0) for node, uuid in pairs]
         decided, most = decisions.decided_cap_watts.tolist(), topology.default_limit_watts.tolist()
         expected = self._memory.most(self._limits, topology.request_watts.tolist())
         caps = [cap if a else high for cap, high, a in zip(decided, most, active, strict=True)]

@@ -26,6 +26,7 @@ from controller.app.hearing import Hearing
 from controller.host_draws import HostDraws
 from controller.step import initial_state, step
 from controller.tick_values import Tick, Topology
+from gpu.simulated.late_limits import LateLimits
 from simulation.capping_boards import CappingRegulation, row_loops
 from wattpack.errors import InputError
 from wattpack.kube.election import CONTROLLER_ELECTION
@@ -132,7 +133,7 @@ class Replica:
             row.epoch = seen.highest_epoch_seen + 1
         tick = Tick(topology, seen, row.kind.settings, now_ns)
         self._state, commands, decisions = step(tick, self._state)
-        row.witness.decided(topology, decisions, epoch > 0, row.now_ns)
+        row.witness.decided(topology, decisions, epoch, row.now_ns)
         batches = lease_batches(topology, commands)
         for name, message in self._desk.decided(words_of(topology, commands), batches).items():
             self._send(name, message)
@@ -183,7 +184,11 @@ class Row:
             self.nodes.append(Node(self, number, uuids, guaranteed))
         self.bmcs = Bmcs(self, seed)
         self.replicas = [Replica(self, number) for number in range(2)]
-        loops = row_loops([self.kind.gpu_type] * topology.n_gpus, np.random.default_rng(seed))
+        generator, plant = np.random.default_rng(seed), self.kind.plant
+        loops = row_loops([self.kind.gpu_type] * topology.n_gpus, generator)
+        delays = (plant.cap_delay_min_seconds, plant.cap_delay_max_seconds)
+        late = generator.uniform(*delays, topology.n_gpus)
+        self._acting = LateLimits(np.full(topology.n_gpus, self.kind.default_watts), late)
         self._idle = np.full(topology.n_gpus, self.kind.idle_watts)
         self._regulation = CappingRegulation(loops, self._idle.copy())
         self._limits = np.zeros(topology.n_gpus)
@@ -231,13 +236,18 @@ class Row:
                 board.joules += board.draw_watts() * seconds
         self.now_ns = now_ns
 
+    def limits_changed(self) -> None:
+        """A board's limit was set now; a lowered one acts after the board's own delay."""
+        self._acting.take_in(np.array([board.limit_watts for board in self.boards]), self.now_ns)
+
     def _hold_draws(self, seconds: float) -> None:
-        """Boards hold their limits as the measured loop of their type does (ADR 28, ADR 30)."""
+        """Boards hold the limits that act as the loop of their type does (ADR 28, ADR 30)."""
         boards = self.boards
         wanted = np.array([max(self.kind.idle_watts, board.demand_watts) for board in boards])
-        limits = np.array([board.limit_watts for board in boards])
-        if not np.array_equal(limits, self._limits):
-            self._limits = limits  # The loop sees by the array that limits have changed.
+        self._acting.come_due(self.now_ns - round(0.5 * seconds * NS_PER_SECOND))
+        if not np.array_equal(self._acting.watts, self._limits):
+            # The loop sees by the array that limits have changed.
+            self._limits = self._acting.watts.copy()
         drawn = self._regulation.hold(wanted, self._limits, self._idle, seconds)
         for board, watts in zip(boards, drawn.tolist(), strict=True):
             board.drawn_watts = watts

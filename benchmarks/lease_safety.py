@@ -10,10 +10,12 @@ desk and ``step()`` (``_lease_row``), judged from outside (``_lease_judge``):
   lease run out? Once as it is, once without answers on arrival.
 
 Write times (10 to 80 ms) and delays (2 to 80 ms) are assumed. Draws follow limits as in the frozen
-plant (ADR 28, ADR 30): measured where work begins; that a *lowered* limit acts at once is assumed.
+plant (ADR 28, ADR 30): measured where work begins; a *lowered* limit acts after each board's own
+0.3 to 1.0 s, which are assumed.
 
-Of a scenario file: servers of one GPU type, racks, ratings, hosts, classes and lease; if it names
-faults, only what belongs to their kinds is killed, at random moments as ever.
+Of a scenario file: servers of one GPU type, racks, ratings, hosts, how late lowered limits act,
+classes and lease; if it names faults, only what belongs to their kinds is killed, at random moments
+as ever.
 """
 
 from __future__ import annotations

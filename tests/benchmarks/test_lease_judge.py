@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks._lease_breakers import Breakers
+from benchmarks._lease_kind import RowKind
 from benchmarks._lease_raises import RaiseJudge
+from benchmarks.lease_safety import new_row
+from simulation.plant_constants import frozen_plant
 from tests.controller.builders import make_topology
 from tests.controller.oracle import house_of
 from wattpack.units import NS_PER_SECOND
@@ -99,3 +105,60 @@ def test_i6_a_leader_that_may_raise_counts_what_boards_hold() -> None:
     for second, seen in ((1, False), (4, False), (5, True)):
         assert bool(list(judge.counted([258.0], second * NS_PER_SECOND))) == seen
         assert not list(judge.counted([461.0], second * NS_PER_SECOND))
+
+
+def test_t_fault_a_lowered_limit_acts_as_late_as_the_plant_says() -> None:
+    """The draw follows after each board's own 0.3 to 1.0 s, the read-back at once."""
+    row, judge = new_row(3)
+    for board in row.boards:
+        board.want(690.0)
+    row.run(12.0, lambda _: judge.look(row))
+    for replica in row.replicas:
+        replica.kill()
+    row.run(8.0, lambda _: judge.look(row))
+    plant = frozen_plant()
+    assert max(judge.set_seconds) < 0.1
+    assert plant.cap_delay_min_seconds <= min(judge.settled_seconds)
+    assert 0.5 < max(judge.settled_seconds) < plant.cap_delay_max_seconds + 0.2
+    assert not judge.violations
+
+
+def test_t_fault_boards_that_act_later_than_that_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = frozen_plant().model_copy(
+        update={"cap_delay_min_seconds": 2.0, "cap_delay_max_seconds": 3.0}
+    )
+    monkeypatch.setattr(RowKind, "plant", late)
+    row, judge = new_row(3)
+    for board in row.boards:
+        board.want(690.0)
+    row.run(12.0, lambda _: judge.look(row))
+    before = Counter(judge.violations)
+    for replica in row.replicas:
+        replica.kill()
+    row.run(8.0, lambda _: judge.look(row))
+    assert (judge.violations - before)["T_fault"] > 0
+
+
+def test_i5_caps_that_favour_the_less_important_are_seen() -> None:
+    """Whoever leads, and is told so; of who is deposed and of the other's term nothing is said."""
+    row, judge = new_row(3)
+    seen: list[tuple[Any, Any, int]] = []
+    judged = judge.decided
+
+    def decided(topology: Any, decisions: Any, epoch: int, now_ns: int) -> None:
+        judged(topology, decisions, epoch, now_ns)
+        if epoch:
+            seen.append((topology, decisions, epoch))
+
+    judge.decided = decided  # type: ignore[method-assign]
+    for board in row.boards:
+        board.want(690.0)
+    row.run(60.0, lambda _: judge.look(row))
+    topology, decisions, epoch = seen[-1]
+    assert not judge.violations
+    # Every second board is important: each has the cap of its neighbour.
+    wrong = replace(decisions, decided_cap_watts=np.roll(decisions.decided_cap_watts, 1))
+    judge.decided(topology, wrong, epoch + 1, row.now_ns)
+    assert not judge.violations
+    judge.decided(topology, wrong, epoch, row.now_ns)
+    assert set(judge.violations) == {"I5"}
