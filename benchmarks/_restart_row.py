@@ -1,4 +1,4 @@
-"""A row at peak in virtual time, updated as Kubernetes updates it, and what that costs.
+"""A hot row in virtual time, updated as Kubernetes updates it, and what that costs.
 
 The row is that of ``lease_safety``: the product's agents, actuators, hearing, answer desk and
 ``step()``. This module plays the DaemonSet's and StatefulSet's controllers, and measures from
@@ -24,13 +24,17 @@ from benchmarks._lease_row import Row
 from controller.tick_values import Topology
 from wattpack.units import NS_PER_SECOND
 
-#: Of each board, a new draw every 10 s: 0.93 of the rating in the mean, and capped at times.
-DEMAND_WATTS = (470.0, 700.0)
+#: Of each board, a new draw every 10 s: 1.02 of the rating in the mean, so the row is held by caps.
+DEMAND_WATTS = (668.0, 700.0)
 DEMAND_SECONDS = 10
+#: Before that 0.82, which nothing holds; then everything wants its default limit at once, and the
+#: breakers are warm when an update begins.
+CALM_WATTS = (445.0, 565.0)
+STEP_SECONDS = 15.0
 #: Where a board has to come back to what it held, nothing else may cap it: 0.88 of the rating.
 STEADY_WATTS = (430.0, 660.0)
-#: Both of the rating, for rows of a file.
-PEAK_RATIO, STEADY_RATIO = 0.93, 0.88
+#: Of the rating, for rows of a file.
+PEAK_RATIO, CALM_RATIO, STEADY_RATIO = 1.02, 0.82, 0.88
 #: From the pod's creation to the agent's first exchange: container and mounts 2 s, assumed; process
 #: 1.0 to 1.3 s until it is ready, measured on two busy cores (eight replayed boards).
 AGENT_START_SECONDS = 3.0
@@ -52,6 +56,8 @@ class Account:
         host_watts: A server without its boards, DC.
         fell: Times that a board that held more went to its guaranteed cap.
         heat: The highest of any breaker.
+        heats: The hottest breaker's at the end of each second.
+        above_seconds: In which any breaker's load was above its rating.
         peak_ratio: The highest load of any breaker, of its rating.
         work_joules: Above idle, of all boards. What a cap takes from it is more than what it takes
             from the work: boards that are held a little lose less speed than power.
@@ -64,6 +70,8 @@ class Account:
     host_watts: float = HOST_WATTS
     fell: int = 0
     heat: float = 0.0
+    heats: list[float] = field(default_factory=list)
+    above_seconds: int = 0
     peak_ratio: float = 0.0
     work_joules: float = 0.0
     wanted_joules: float = 0.0
@@ -90,11 +98,15 @@ class Account:
             return
         hosts = [self.host_watts] * self.topology.n_nodes
         self._heats = self._heats or [0.0] * len(self.house.ratings)
+        highest = 0.0
         for domain, rating in enumerate(self.house.ratings):
             watts = self.house.load(domain, draws, hosts)
             self._heats[domain] = self.house.heated(domain, self._heats[domain], watts)
             self.heat = max(self.heat, self._heats[domain])
-            self.peak_ratio = max(self.peak_ratio, watts / rating)
+            highest = max(highest, watts / rating)
+        self.heats.append(max(self._heats))
+        self.above_seconds += highest > 1.0
+        self.peak_ratio = max(self.peak_ratio, highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +115,13 @@ class Demand:
 
     Attributes:
         watts: Of a board, from and to, a new draw every 10 s.
+        calm_watts: The same before the row gets hot.
         steady_watts: The same where nothing but what is measured may cap a board.
         host_watts: A server without its boards, DC.
     """
 
     watts: tuple[float, float] = DEMAND_WATTS
+    calm_watts: tuple[float, float] = CALM_WATTS
     steady_watts: tuple[float, float] = STEADY_WATTS
     host_watts: float = HOST_WATTS
 
@@ -131,7 +145,8 @@ class Demand:
 
         watts = spread(PEAK_RATIO, DEMAND_WATTS)
         host = plant.host_base_watts + share * boards * 0.5 * sum(watts)
-        return cls(watts, spread(STEADY_RATIO, STEADY_WATTS), host)
+        calm, steady = spread(CALM_RATIO, CALM_WATTS), spread(STEADY_RATIO, STEADY_WATTS)
+        return cls(watts, calm, steady, host)
 
 
 def peak_row(
@@ -142,13 +157,13 @@ def peak_row(
     steady: bool = False,
     kind: RowKind | None = None,
 ) -> tuple[Row, Judge, Account]:
-    """A row at its peak, after some time.
+    """A row after some time: a calm one that gets hot at once now, or a steady one.
 
     Args:
         servers: In both racks, where no file says how many.
         gpus: Of each server, the same.
         seed: Of all chance.
-        steady: Boards go on wanting what they wanted first.
+        steady: Boards go on wanting what they wanted first, which nothing holds.
         kind: Of what the row is.
     """
     kind = kind or RowKind()
@@ -165,24 +180,31 @@ def peak_row(
     _want(row, seed, steady, demand)
     row.run(RUN_IN_SECONDS, lambda _: judge.look(row))
     quick.max_raise_watts_per_second[:] = ordinary
+    if not steady:
+        _get_hot(row, seed, demand)
     return row, judge, Account(topology, house, kind, demand.host_watts)
 
 
 def _want(row: Row, seed: int, steady: bool, demand: Demand) -> None:
-    """Boards want another draw now and then, the same in every run of a seed."""
-    generators = [random.Random(f"{seed}/{n}/demand") for n, _ in enumerate(row.boards)]
+    """Boards want what they want while nothing holds them, the same in every run of a seed."""
+    for number, board in enumerate(row.boards):
+        watts = demand.steady_watts if steady else demand.calm_watts
+        board.want(random.Random(f"{seed}/{number}/demand").uniform(*watts))
+
+
+def _get_hot(row: Row, seed: int, demand: Demand) -> None:
+    """Every board wants its default limit now, and in its next turns a draw of its own."""
+    generators = [random.Random(f"{seed}/{n}/hot") for n, _ in enumerate(row.boards)]
 
     def change(number: int) -> None:
         row.boards[number].want(generators[number].uniform(*demand.watts))
         row.after(DEMAND_SECONDS * NS_PER_SECOND, lambda: change(number))
 
     for number, generator in enumerate(generators):
-        row.boards[number].want(
-            generator.uniform(*(demand.steady_watts if steady else demand.watts))
-        )
+        row.boards[number].want(row.kind.default_watts)
         first_ns = generator.randrange(DEMAND_SECONDS * NS_PER_SECOND)
-        if not steady:
-            row.after(first_ns, lambda number=number: change(number))  # type: ignore[misc]
+        first_ns += round(STEP_SECONDS * NS_PER_SECOND)
+        row.after(first_ns, lambda number=number: change(number))  # type: ignore[misc]
 
 
 class AgentUpdate:
