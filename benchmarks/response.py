@@ -8,10 +8,11 @@ curve; ``cold_curve`` tells, without a line, what 59 servers hold and how many n
 only the curve of a cold breaker is known, whose times count a quarter.
 
 Work rises within a minute to 0.943 of the rating and stays there, in band NORMAL with every cap at
-its default (printed, with a line); then every board steps to what the hottest work wants (assumed
-1.33 of the default limit), all at once, or in eight groups within 2 s (``spread``). Counted is the
-time from the first moment above 1.00 to the last in the following 20 s, on steps of 0.1 s, so a
-beat that comes back over counts whole.
+its default (printed, with a line); then every board steps to its default limit (the hottest work
+wants 1.33 of it, for which boards exceed it for most of a second: that is not asked for here), all
+at once, or in eight groups within 2 s (``spread``). Counted is the time from the first moment above
+1.00 to the last in the following 20 s, on steps of 0.1 s, so a beat that comes back over counts
+whole.
 
 How fast a *lowered* limit acts is not measured anywhere: the plant's own assumption (0.3 to 1.0 s,
 drawn by board) carries the line, 1, 2 and 3 s for every board are swept without one. With two feeds
