@@ -86,7 +86,12 @@ AGREEMENT_DAYS: Final = (1, 15, 29)
 QUICK_HOURS: Final = (3.0, 3.25)
 KEPT: Final = RESULTS / NAME
 NOT_ASKED: Final = frozenset(
-    {"controller", "wattpack.api.demand_forecast", "wattpack.api.forecast_subject"}
+    {
+        "controller",
+        "wattpack.api.demand_forecast",
+        "wattpack.api.forecast_replicas",
+        "wattpack.api.forecast_subject",
+    }
 )
 """Imported with the row, and asked nothing by a published policy."""
 
