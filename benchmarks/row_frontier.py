@@ -11,7 +11,8 @@ by 2.5 % of the rating. Seeds are none that anything was fitted or tuned on.
 
 Arms run on the same plant; ``wattpack_40s``, with boards that take a lowered limit 40 s late, is
 reported without a line, as are the two options that are off by default (``wattpack_heat_budget``,
-``wattpack_reserve``; on the first row only). Every figure is simulated.
+``wattpack_reserve``). The first row sees all arms, the others ``SWEPT`` unless more are asked for.
+Every figure is simulated.
 
 Of a scenario file: as ``polca_row``, with other counts of its servers behind its breakers (racks
 carry all that stands in them); faults, in every window, strike domains or shares of everything.
@@ -187,7 +188,7 @@ def _searches(given: argparse.Namespace, variants: list[str], options: Options) 
     start = RATED if given.least < RATED < given.most else given.least
     made = []
     for variant in variants:
-        swept = variant in VARIANTS and variant.startswith(("share", "hotter", "azure"))
+        swept = variant in VARIANTS and variant != FIRST_ROW
         wanted = SEEDS if variant == FIRST_ROW or variant not in VARIANTS else BISECT_SEEDS
         count = given.seeds or (1 if options.quick else wanted)
         seeds = tuple(range(first, first + count))
