@@ -11,7 +11,7 @@ from typing import Any
 
 from capacity.gpu_profile import GpuProfile, profile_from_dict
 from capacity.profile_errors import UnknownGpuModel
-from capacity.serving_model import ServingTimes, serving_from_dict
+from capacity.serving_times import ServingTimes, serving_from_dict
 from wattpack.documents import read_json
 from wattpack.errors import InputError
 

@@ -30,13 +30,10 @@ class CapVerdicts:
     Attributes:
         reason: ``CapReason`` values.
         binding_domain: The domain that the reason speaks of, -1 for none.
-        decided_watts: Caps of the enforcing domains where these hold the GPU below its request;
-            elsewhere what all domains together would decide.
     """
 
     reason: IntArray
     binding_domain: IntArray
-    decided_watts: FloatArray
 
 
 def cap_verdicts(tick: Tick, j: Judgement) -> CapVerdicts:
@@ -69,7 +66,7 @@ def cap_verdicts(tick: Tick, j: Judgement) -> CapVerdicts:
         reason[inactive] = CapReason.UNCONTROLLED
         reason[inactive & untrusted] = CapReason.UNTRUSTED
         binding[inactive] = -1
-    return CapVerdicts(reason, binding, decided.cap_watts)
+    return CapVerdicts(reason, binding)
 
 
 def _short(tick: Tick, decided: Decided) -> BoolArray:

@@ -50,7 +50,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         band=state.bands.band,
         binding_domain=verdicts.binding_domain,
         reason=verdicts.reason,
-        decided_cap_watts=verdicts.decided_watts,
+        decided_cap_watts=j.decided.cap_watts,
         highest_cap_watts=j.picture.highest_watts,
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,

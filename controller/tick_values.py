@@ -338,8 +338,7 @@ class Decisions:
         band: ``Band`` values, (n_domains,).
         binding_domain: The domain that ``reason`` speaks of, -1 for none, (n_gpus,).
         reason: ``CapReason`` values, (n_gpus,).
-        decided_cap_watts: What would be commanded, also by domains in DryRun where those that
-            enforce leave the GPU its request, (n_gpus,).
+        decided_cap_watts: What would be commanded, also in DryRun, (n_gpus,).
         highest_cap_watts: The highest cap each GPU may hold now, (n_gpus,).
         trusted: (n_gpus,).
         silent_nodes: (n_nodes,).

@@ -58,7 +58,7 @@ from capacity.fitting.step_tables import Board, build_tables, tables_document
 from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
 from capacity.model.cap_map import CapMap, fit_cap_map
 from capacity.profile_library import SCHEMA, library_from_dict
-from capacity.serving_model import ServingTimes
+from capacity.serving_times import ServingTimes
 
 HERE: Final = Path(__file__).parents[1]
 REFERENCE: Final = HERE / "reference"

@@ -17,7 +17,7 @@ import numpy as np
 
 from capacity.fitting.curves import Floats
 from capacity.fitting.reference_files import Row, number, read_csv
-from capacity.serving_model import ServingTimes
+from capacity.serving_times import ServingTimes
 from wattpack.errors import InputError
 
 SERVING_FILE: Final = "aic_llama31_serving.csv.gz"

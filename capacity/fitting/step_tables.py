@@ -37,7 +37,7 @@ from capacity.model.model_errors import ModelErrors, held_out_errors
 from capacity.model.step_model import StepPrediction
 from capacity.serving.kernel_prices import board_prices
 from capacity.serving.step_costs import price_steps
-from capacity.serving_model import ServingTimes
+from capacity.serving_times import ServingTimes
 from capacity.step_library import SCHEMA, step_library_from_dict, table_as_dict
 from capacity.step_table import (
     GRIDS,

@@ -131,7 +131,7 @@ def test_t_fault_boards_that_act_later_than_that_are_seen(monkeypatch: pytest.Mo
     row, judge = new_row(3)
     for board in row.boards:
         board.want(690.0)
-    row.run(12.0, lambda _: judge.look(row))
+    row.run(40.0, lambda _: judge.look(row))
     before = Counter(judge.violations)
     for replica in row.replicas:
         replica.kill()

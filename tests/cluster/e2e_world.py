@@ -12,7 +12,14 @@ from tests.cluster.cluster_builders import Body, create, node, pod
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.e2e_release import NO_FLOW_SCHEMA, SYSTEM, LiveRelease
 from tests.cluster.e2e_rights import RBAC, Grant
-from tests.cluster.e2e_servers import GPUS, GUARANTEED_WATTS, MODEL, Servers, running_pods
+from tests.cluster.e2e_servers import (
+    GPUS,
+    GUARANTEED_WATTS,
+    HOST_WATTS,
+    MODEL,
+    Servers,
+    running_pods,
+)
 
 TEAM = "team"
 PODS = f"/api/v1/namespaces/{TEAM}/pods"
@@ -161,7 +168,7 @@ def row() -> Body:
         "spec": {
             "ratingWatts": RATING_WATTS,
             "members": {"nodeNames": list(SERVERS)},
-            "nonGpuPerNode": {"worstWatts": 1500, "idleWatts": 1000},
+            "nonGpuPerNode": {"worstWatts": HOST_WATTS, "idleWatts": HOST_WATTS},
             # The ordinary 2 % a second would take half a minute to raise idle boards.
             "maxRaiseFractionPerSecond": 0.2,
         },
