@@ -75,7 +75,7 @@ def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(bench: Bench, pag
     assert "reached the cap band" in page.inner_text("#feed")
     page.focus("#heat")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#why")).to_contain_text("release level of")
+    expect(page.locator("#why")).to_contain_text("and without caps less than")
     expect(page.locator("#why")).to_contain_text("Power goes to")
     page.wait_for_selector("#power-past canvas")
     page.wait_for_selector("#power-future canvas")
