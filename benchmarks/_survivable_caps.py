@@ -14,6 +14,10 @@ from simulation.scenario import Scenario
 
 __all__ = ["servers_without_caps", "survivable_mean_caps"]
 
+REACTION_SECONDS: Final = 0.5 + 1.3
+LARGEST_RATIO: Final = 1.5
+MOST_SERVERS: Final = 200
+
 
 def survivable_mean_caps(scenario: Scenario, curve_share: float = 1.0) -> dict[str, float]:
     """Mean cap of a board at which each level just bears the jump at which the controller dies.
@@ -45,10 +49,6 @@ def survivable_mean_caps(scenario: Scenario, curve_share: float = 1.0) -> dict[s
     return caps
 
 
-REACTION_SECONDS: Final = 0.5 + 1.3
-LARGEST_RATIO: Final = 1.5
-
-
 def servers_without_caps(scenario: Scenario, curve_share: float = 1.0) -> int:
     """The most servers, of the row's first type on top of the others, that no jump caps (I2)."""
     (first, *others), row = scenario.row.groups, scenario.row
@@ -62,6 +62,3 @@ def servers_without_caps(scenario: Scenario, curve_share: float = 1.0) -> int:
             break
         carried = larger.row.servers
     return carried
-
-
-MOST_SERVERS: Final = 200

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from forecasting.told_time import told_seconds
 from wattpack.errors import InputError
-from wattpack.times import LAST_TIME_SECONDS, parse_rfc3339
+from wattpack.times import LAST_TIME_SECONDS
 from wattpack.units import require_number
 
 LONGEST_NAME: Final = 128
@@ -173,9 +174,5 @@ def _count(given: Mapping[Any, Any], name: str) -> int | None:
 
 
 def _time(given: Mapping[Any, Any], name: str) -> float | None:
-    text = given.get(name)
-    try:
-        seconds = parse_rfc3339(text if isinstance(text, str) else "").timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return seconds if 0 <= seconds <= LAST_TIME_SECONDS else None
+    seconds = told_seconds(given.get(name))
+    return seconds if seconds is not None and 0 <= seconds <= LAST_TIME_SECONDS else None

@@ -18,6 +18,7 @@ from forecasting.decisions import Decision, Prices, Tail, mix_demand
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
 from forecasting.peak_quantiles import NAMED_LEVELS, STATUS_LEVELS, PeakQuantiles
+from forecasting.told_time import told_seconds
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
 from wattpack.api.capacity_question import (
     BucketSpec,
@@ -25,7 +26,6 @@ from wattpack.api.capacity_question import (
     CapacityPlanSpec,
     ForecastOfDemand,
 )
-from wattpack.times import parse_rfc3339
 
 __all__ = [
     "LOWER_SECONDS",
@@ -138,10 +138,8 @@ def _profile(gpu_types: ProfileBook, model: str) -> object:
 
 def has_moved(status: CapacityPlanStatus, demand: Mapping[str, float]) -> bool:
     """Whether any bucket's demand is 5 % and more away from what was planned for."""
-    planned = {row.bucket: row.requests_per_second for row in status.demand}
-    if planned.keys() != demand.keys():
-        return True
-    return any(abs(demand[b] - old) > MOVED_SHARE * max(old, 1e-9) for b, old in planned.items())
+    moves = _moves(status, demand)
+    return moves is None or any(abs(moved) > same for moved, same in moves)
 
 
 def is_early(
@@ -161,13 +159,17 @@ def is_early(
         now_seconds: Unix time.
         lower_seconds: From an answer to one for less.
     """
+    moves, solved_seconds = _moves(status, demand), told_seconds(status.solved_at)
+    if moves is None or solved_seconds is None or any(moved > same for moved, same in moves):
+        return False
+    return 0 <= now_seconds - solved_seconds < lower_seconds
+
+
+def _moves(
+    status: CapacityPlanStatus, demand: Mapping[str, float]
+) -> list[tuple[float, float]] | None:
+    """How far each bucket moved, and how far is the same demand; None for other buckets."""
     planned = {row.bucket: row.requests_per_second for row in status.demand}
-    if planned.keys() != demand.keys() or status.solved_at is None:
-        return False
-    if any(demand[b] - old > MOVED_SHARE * max(old, 1e-9) for b, old in planned.items()):
-        return False
-    try:
-        age_seconds = now_seconds - parse_rfc3339(status.solved_at).timestamp()
-    except ValueError:
-        return False
-    return 0 <= age_seconds < lower_seconds
+    if planned.keys() != demand.keys():
+        return None
+    return [(demand[b] - old, MOVED_SHARE * max(old, 1e-9)) for b, old in planned.items()]

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from forecasting.decisions import ChangeLimits, Decision, SteadyState, steadied
+from forecasting.told_time import told_seconds
 from wattpack.api.forecast_replicas import ReplicaNeed, ReplicaRule
-from wattpack.times import parse_rfc3339, rfc3339
+from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
 
@@ -74,7 +75,5 @@ def as_told(told: object, now_seconds: float, monotonic_seconds: float) -> Stead
 
 def _age_seconds(text: object, now_seconds: float) -> float | None:
     """Since that time, none in the future; None for no time."""
-    try:
-        return max(0.0, now_seconds - parse_rfc3339(str(text)).timestamp())
-    except ValueError:
-        return None
+    at_seconds = told_seconds(text)
+    return None if at_seconds is None else max(0.0, now_seconds - at_seconds)

@@ -13,8 +13,8 @@ from forecasting.forecast import FALLBACKS
 from forecasting.forecast_status import has_figures
 from forecasting.peak_quantiles import NAMED_LEVELS
 from forecasting.round.target_forecast import TargetForecast
+from forecasting.told_time import told_seconds
 from wattpack.api.demand_forecast import DemandForecastStatus, ForecastLead
-from wattpack.times import parse_rfc3339
 
 HISTORY_AWAY: Final = "history-away"
 """Flag of the metrics alone, while a history cannot be read: all else is of the last forecast."""
@@ -62,7 +62,7 @@ def shown_of(
         lead: Of the object.
     """
     made, row = answer.made, answer.row
-    until_seconds = _seconds(status.get("validUntil"))
+    until_seconds = told_seconds(status.get("validUntil"))
     valid_until_seconds = -math.inf if until_seconds is None else until_seconds
     if made is None:
         return ShownForecast(status, valid_until_seconds, lead=lead)
@@ -87,7 +87,7 @@ def shown_as_stored(status: Mapping[str, Any]) -> ShownForecast | None:
         told = DemandForecastStatus.model_validate(status)
     except ValidationError:
         return None
-    until_seconds = _seconds(told.valid_until)
+    until_seconds = told_seconds(told.valid_until)
     if until_seconds is None:
         return None
     named = {level: getattr(told, name) for name, level in NAMED_LEVELS.items()}
@@ -96,15 +96,8 @@ def shown_as_stored(status: Mapping[str, Any]) -> ShownForecast | None:
         until_seconds,
         {level: peak for level, peak in named.items() if peak is not None},
         told.now,
-        _seconds(told.data_until),
+        told_seconds(told.data_until),
         told.fallback,
         tuple(told.flags),
         told.lead,
     )
-
-
-def _seconds(text: object) -> float | None:
-    try:
-        return parse_rfc3339(str(text)).timestamp()
-    except (ValueError, OverflowError):
-        return None
