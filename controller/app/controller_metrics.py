@@ -6,10 +6,12 @@ One registry a controller, so that several can live in one process (the demo, te
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from numpy.typing import ArrayLike
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
 from controller.app.metric_makers import RisingCounters, makers
@@ -22,64 +24,75 @@ from forecasting.forecast_book import Outlook
 from wattpack.replaced_gauge import ReplacedGauge
 
 
+class _Told(NamedTuple):
+    """What is known of the domains at one tick."""
+
+    topology: Topology
+    seen: Observations
+    decisions: Decisions
+    capped: Sequence[int]
+
+
+_DOMAIN_FIGURES: Final[Mapping[tuple[str, str], Callable[[_Told], ArrayLike]]] = {
+    ("draw_watts", "Estimated AC draw of a domain"): lambda t: t.decisions.draw_watts,
+    ("limit_watts", "What a domain may draw now"): lambda t: t.seen.budget_watts,
+    ("rating_watts", "Continuous rating"): lambda t: t.topology.tree.rating_watts,
+    (
+        "available_watts",
+        "What the feeds that carry may do for long; the rating without useReserve",
+    ): lambda t: t.decisions.available_watts * t.topology.tree.phase_imbalance,
+    (
+        "reserve_missing",
+        "1 if load may use reserve feeds and cannot: one is lost, or nobody tells",
+    ): lambda t: t.decisions.reserve_missing,
+    ("cap_band_watts", "Draw at which caps begin"): lambda t: t.decisions.cap_band_watts,
+    (
+        "worst_watts",
+        "AC draw if every GPU reached the cap that it may hold",
+    ): lambda t: t.decisions.worst_watts,
+    (
+        "survivable_watts",
+        "The most that the breaker survives until leases end: limit of the worst case (I2)",
+    ): lambda t: t.decisions.survivable_watts,
+    (
+        "guaranteed_case_watts",
+        "AC draw with GPUs at guaranteed caps, the largest servers and those that nothing "
+        "holds at default limits (I1)",
+    ): lambda t: t.decisions.guaranteed_watts,
+    (
+        "guaranteed_limit_watts",
+        "Limit of the guaranteed case: the rating over phase imbalance (I1)",
+    ): lambda t: t.decisions.guaranteed_limit_watts,
+    ("enforced", "1 if caps are written, 0 in DryRun"): lambda t: t.topology.tree.enforce,
+    (
+        "recovering",
+        "1 while nothing is raised above guaranteed caps, until servers were heard and the "
+        "breaker is cool (I6)",
+    ): lambda t: t.topology.tree.enforce & t.decisions.recovering,
+    ("breaker_heat_ratio", "Breaker heat; 1 trips"): lambda t: t.decisions.heat,
+    (
+        "host_share_ratio",
+        "Draw beside GPUs over the servers' declared worst, as the meter taught it; 1 without",
+    ): lambda t: t.decisions.host_share,
+    (
+        "coincidence_ratio",
+        "Share of its boards' summed draws that a domain expects at one time",
+    ): lambda t: t.decisions.coincidence,
+    ("band", "0 normal, 1 releasing, 2 capping, 3 brake"): lambda t: t.decisions.band,
+    ("capped_gpus", "GPUs held below their request"): lambda t: t.capped,
+}
+"""Name, text and values of each figure that every domain has, (n_domains,)."""
+
+
 class DomainMetrics:
     """What a power domain draws, may draw and is expected to draw."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge, counter = makers(registry)
-        self.draw = gauge("domain_draw_watts", "Estimated AC draw of a domain", "domain")
-        self.limit = gauge("domain_limit_watts", "What a domain may draw now", "domain")
-        self.rating = gauge("domain_rating_watts", "Continuous rating", "domain")
-        self.available = gauge(
-            "domain_available_watts",
-            "What the feeds that carry may do for long; the rating without useReserve",
-            "domain",
-        )
-        self.reserve_missing = gauge(
-            "domain_reserve_missing",
-            "1 if load may use reserve feeds and cannot: one is lost, or nobody tells",
-            "domain",
-        )
-        self.cap_band = gauge("domain_cap_band_watts", "Draw at which caps begin", "domain")
-        self.worst = gauge(
-            "domain_worst_watts", "AC draw if every GPU reached the cap that it may hold", "domain"
-        )
-        self.survivable = gauge(
-            "domain_survivable_watts",
-            "The most that the breaker survives until leases end: limit of the worst case (I2)",
-            "domain",
-        )
-        self.guaranteed = gauge(
-            "domain_guaranteed_case_watts",
-            "AC draw with GPUs at guaranteed caps, the largest servers and those that nothing "
-            "holds at default limits (I1)",
-            "domain",
-        )
-        self.guaranteed_limit = gauge(
-            "domain_guaranteed_limit_watts",
-            "Limit of the guaranteed case: the rating over phase imbalance (I1)",
-            "domain",
-        )
-        self.enforced = gauge("domain_enforced", "1 if caps are written, 0 in DryRun", "domain")
-        self.recovering = gauge(
-            "domain_recovering",
-            "1 while nothing is raised above guaranteed caps, until servers were heard and the "
-            "breaker is cool (I6)",
-            "domain",
-        )
-        self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
-        self.host_share = gauge(
-            "domain_host_share_ratio",
-            "Draw beside GPUs over the servers' declared worst, as the meter taught it; 1 without",
-            "domain",
-        )
-        self.coincidence = gauge(
-            "domain_coincidence_ratio",
-            "Share of its boards' summed draws that a domain expects at one time",
-            "domain",
-        )
-        self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
-        self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
+        self._figures = {
+            gauge(f"domain_{name}", text, "domain"): values_of
+            for (name, text), values_of in _DOMAIN_FIGURES.items()
+        }
         self.measured = ReplacedGauge(
             gauge(
                 "domain_measured_watts",
@@ -103,39 +116,17 @@ class DomainMetrics:
             )
         )
         self._bands: dict[str, int] = {}
-        self._shown: tuple[Gauge, ...] = ()
 
     def show(
         self, topology: Topology, seen: Observations, decisions: Decisions, capped: Sequence[int]
     ) -> None:
         """Export the domains of one tick; of one that is gone no alert reads a last figure."""
-        tree = topology.tree
-        self._forget(set(self._bands) - set(tree.names))
-        enforced = tree.enforce.astype(np.int64)
-        columns: tuple[tuple[Gauge, Sequence[float]], ...] = (
-            (self.draw, decisions.draw_watts.tolist()),
-            (self.limit, seen.budget_watts.tolist()),
-            (self.rating, tree.rating_watts.tolist()),
-            (self.available, (decisions.available_watts * tree.phase_imbalance).tolist()),
-            (self.reserve_missing, decisions.reserve_missing.astype(np.int64).tolist()),
-            (self.cap_band, decisions.cap_band_watts.tolist()),
-            (self.worst, decisions.worst_watts.tolist()),
-            (self.survivable, decisions.survivable_watts.tolist()),
-            (self.guaranteed, decisions.guaranteed_watts.tolist()),
-            (self.guaranteed_limit, decisions.guaranteed_limit_watts.tolist()),
-            (self.enforced, enforced.tolist()),
-            (self.recovering, (enforced * decisions.recovering).tolist()),
-            (self.heat, decisions.heat.tolist()),
-            (self.host_share, decisions.host_share.tolist()),
-            (self.coincidence, decisions.coincidence.tolist()),
-            (self.band, decisions.band.tolist()),
-            (self.capped, capped),
-        )
-        self._shown = tuple(gauge for gauge, _ in columns)
-        for gauge, values in columns:
-            for name, value in zip(tree.names, values, strict=True):
+        names, told = topology.tree.names, _Told(topology, seen, decisions, capped)
+        self._forget(set(self._bands) - set(names))
+        for gauge, values_of in self._figures.items():
+            for name, value in zip(names, np.asarray(values_of(told)).tolist(), strict=True):
                 gauge.labels(name).set(value)
-        for name, band in zip(tree.names, decisions.band.tolist(), strict=True):
+        for name, band in zip(names, decisions.band.tolist(), strict=True):
             brakes = self.brakes.labels(name)
             if band == Band.BRAKE and self._bands.get(name) != Band.BRAKE:
                 brakes.inc()
@@ -144,7 +135,7 @@ class DomainMetrics:
     def _forget(self, gone: Collection[str]) -> None:
         for name in gone:
             del self._bands[name]
-            for gauge in self._shown:
+            for gauge in self._figures:
                 gauge.remove(name)
 
 
