@@ -30,8 +30,10 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     """The tick's decisions with every change of band or condition, and the conditions now."""
     load, state = j.state.load, j.state
     missing = reserve_missing(load, state.available_watts, tick.settings)
-    alarms = debounced(j.previous.alarms, _conditions(tick, j, missing), tick.now_ns)
     base, cap_band, verdicts = base_watts(state), j.loads.cap_band, cap_verdicts(tick, j)
+    band_watts = cap_band * base
+    holds = _conditions(tick, j, missing, band_watts)
+    alarms = debounced(j.previous.alarms, holds, tick.now_ns)
     worst = load.sum_gpus(j.picture.highest_watts) * load.gpu_factor + j.situation.worst_rest_watts
     decisions = Decisions(
         draw_watts=j.picture.draw_watts,
@@ -40,7 +42,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         survivable_watts=j.situation.survivable_watts,
         guaranteed_limit_watts=load.rating_watts,
         base_watts=base,
-        cap_band_watts=cap_band * base,
+        cap_band_watts=band_watts,
         calm_watts=calm_share(cap_band, tick.settings) * base,
         release_watts=release_share(cap_band, tick.settings) * base,
         uncapped_watts=j.loads.uncapped_share * base,
@@ -62,8 +64,8 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         meter_unused_seconds=state.meters.unused_seconds,
         meter_mismatch=alarms.on[Condition.METER_MISMATCH],
         transitions=(
-            *_band_changes(tick, j),
-            *_alarm_changes(tick, j, alarms),
+            *_band_changes(tick, j, band_watts),
+            *_alarm_changes(tick, j, alarms, band_watts),
             *_trust_changes(tick, j),
         ),
         lock_max_mhz=j.orders.commands.lock_max_mhz,
@@ -71,18 +73,22 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     return decisions, alarms
 
 
-def _band_watts(j: Judgement) -> FloatArray:
-    """Draw at which each domain begins to cap, (n_domains,)."""
-    return j.loads.cap_band * base_watts(j.state)
-
-
 def _known_share(state: State) -> FloatArray:
     share = shown_share(state.meters)
     return np.where(np.isnan(share), 1.0, share)
 
 
-def _conditions(tick: Tick, j: Judgement, reserve_is_missing: BoolArray) -> BoolArray:
-    """What holds at this tick, (n_conditions, n_domains)."""
+def _conditions(
+    tick: Tick, j: Judgement, reserve_is_missing: BoolArray, band_watts: FloatArray
+) -> BoolArray:
+    """What holds at this tick, (n_conditions, n_domains).
+
+    Args:
+        tick: What was observed.
+        j: What was judged of it.
+        reserve_is_missing: Domains whose reserve feeds are not there, (n_domains,).
+        band_watts: Draw at which each domain begins to cap, (n_domains,).
+    """
     load, metered = j.state.load, j.picture.metered
     silent = ~j.picture.holding.fresh_node
     missing = (
@@ -91,7 +97,7 @@ def _conditions(tick: Tick, j: Judgement, reserve_is_missing: BoolArray) -> Bool
     holds = np.zeros((len(Condition), len(load.tree)), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         forecast = tick.observations.forecast_p99_watts
-        holds[Condition.FORECAST_ABOVE] = forecast > _band_watts(j)
+        holds[Condition.FORECAST_ABOVE] = forecast > band_watts
         # Both of the time of the reading: a meter that lags behind a load step is no mismatch.
         most = (1.0 + _MISMATCH_SHARE) * metered.modelled_watts
         holds[Condition.METER_MISMATCH] = j.picture.complete & (metered.meter_watts > most)
@@ -124,19 +130,18 @@ def _poisoned_nodes(tick: Tick) -> IntArray:
     return np.bincount(tick.topology.domain_of_node[poisoned], minlength=tick.topology.n_domains)
 
 
-def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
+def _band_changes(tick: Tick, j: Judgement, band_watts: FloatArray) -> Iterator[Transition]:
     old, new = j.previous.bands.band, j.state.bands.band
     changed = (old != new).nonzero()[0]
     if not changed.size:
         return
-    cap_band_watts = _band_watts(j)
     for i in changed:
         yield Transition(
             tick.topology.tree.names[i],
             "band",
             Band(new[i]).name.title(),
             f"{Band(old[i]).name} -> {Band(new[i]).name}: draw {j.picture.draw_watts[i]:.0f} W, "
-            f"cap band {cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}"
+            f"cap band {band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}"
             + ("" if tick.topology.tree.enforce[i] else "; DryRun: nothing is written"),
         )
 
@@ -153,11 +158,13 @@ _KINDS = {
 }
 
 
-def _alarm_changes(tick: Tick, j: Judgement, alarms: Alarms) -> Iterator[Transition]:
+def _alarm_changes(
+    tick: Tick, j: Judgement, alarms: Alarms, band_watts: FloatArray
+) -> Iterator[Transition]:
     changed = alarms.on != j.previous.alarms.on
     if not changed.any():
         return
-    texts = _texts(tick, j)
+    texts = _texts(tick, j, band_watts)
     for condition in Condition:
         for i in np.flatnonzero(changed[condition]):
             began = bool(alarms.on[condition, i])
@@ -165,10 +172,10 @@ def _alarm_changes(tick: Tick, j: Judgement, alarms: Alarms) -> Iterator[Transit
             yield Transition(name, condition.name, kind, texts[condition][i])
 
 
-def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
+def _texts(tick: Tick, j: Judgement, band_watts: FloatArray) -> dict[Condition, list[str]]:
     """What each condition says of each domain, with its figures."""
     rating, draw = j.state.load.rating_watts, j.picture.draw_watts
-    band, forecast = _band_watts(j), tick.observations.forecast_p99_watts
+    forecast = tick.observations.forecast_p99_watts
 
     def held(what: str, watts: FloatArray, against: str, bound: FloatArray) -> list[str]:
         figures = zip(watts, bound, strict=True)
@@ -177,7 +184,7 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
     guaranteed = j.orders.guaranteed.watts
     larger = "draw, the larger of meter and nodes,"
     return {
-        Condition.FORECAST_ABOVE: held("forecast p99", forecast, "cap band", band),
+        Condition.FORECAST_ABOVE: held("forecast p99", forecast, "cap band", band_watts),
         Condition.DEGRADED: held("worst case (I1)", guaranteed, "rating", rating),
         Condition.METER_MISMATCH: held(larger, draw, "rating", rating),
         Condition.NODES_SILENT: held(

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 try:
     from numba import njit
-except ImportError:
+except (ImportError, OSError):  # Absent, or there with a library of its own that is not.
     njit = None
 
 P = ParamSpec("P")
