@@ -18,6 +18,7 @@ from controller.controller_state import State
 from controller.decide import Situation
 from controller.filling import Filling, Room
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.units import NS_PER_SECOND
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
 
@@ -32,6 +33,9 @@ class Permit:
     Attributes:
         gpus: Which GPUs may be raised at all, (n_gpus,).
         watts: Raise of the sum of caps that each domain bears in this tick, AC, (n_domains,).
+        watts_per_second: The same in a second, infinite where nothing limits it, (n_domains,).
+        last_ns: Time of the last tick, -1 before the first.
+        now_ns: Time of this one.
         near_watts: What a capping domain expects below its target from here on is near: only
             ``near_share`` of that room is given in this tick, AC, (n_domains,).
         near_share: In 0..1.
@@ -43,6 +47,9 @@ class Permit:
 
     gpus: BoolArray
     watts: FloatArray
+    watts_per_second: FloatArray
+    last_ns: int
+    now_ns: int
     near_watts: FloatArray
     near_share: float
     restore_watts: FloatArray
@@ -140,7 +147,9 @@ def _raised(
     jump_dc = (now.survivable_watts - now.worst_rest_watts) / load.gpu_factor - load.sum_gpus(
         now.highest_watts
     )
-    rate_dc = permit.watts / load.gpu_factor
+    # Boards take whole watts: of less than one each nobody would rise, for ever.
+    one_each = load.sum_gpus(steps.raising.astype(np.float64))
+    rate_dc = _in_whole_watts(permit, load.gpu_factor, one_each)
     restored, held_back = caps, np.full(load.n_gpus, -1, dtype=np.int64)
     if np.any(permit.restore_watts > caps):
         to = np.clip(permit.restore_watts, caps, wanted)
@@ -156,13 +165,35 @@ def _raised(
         factor = load.gpu_factor * now.coincidence
         band_dc = (now.load_limit_watts - now.rest_watts) / factor - load.sum_gpus(counted)
         paced_dc = paced(band_dc, permit.near_watts / factor, permit.near_share)
-        # Boards take whole watts: of less than one each nobody would rise, for ever.
-        one_each = load.sum_gpus(steps.raising.astype(np.float64))
         paced_dc = np.maximum(paced_dc, np.minimum(band_dc, one_each))
         goal, by_band = steps.fill(caps, goal, now.expected_watts, paced_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
         slow = np.where(by_band >= 0, np.append(paced_dc < band_dc, False)[by_band], slow)
     return goal, held_back, slow
+
+
+def _in_whole_watts(permit: Permit, factor: FloatArray, one_each: FloatArray) -> FloatArray:
+    """What the rates give in this tick, DC; where it is under a watt a board, a whole one at times.
+
+    Then every board has its watt each 2^k seconds, so that domains below one another have it at the
+    same ticks; k is the least at which that is no faster than the rate.
+
+    Args:
+        permit: With the rates, AC.
+        factor: AC of a domain for each DC watt of its boards, (n_domains,).
+        one_each: A watt for every board that is to be raised, DC, (n_domains,).
+    """
+    rate_dc = permit.watts / factor
+    slow = rate_dc < one_each
+    if not slow.any() or permit.last_ns < 0:
+        return rate_dc
+    needed_seconds = one_each[slow] * factor[slow] / permit.watts_per_second[slow]
+    period_seconds = np.exp2(np.ceil(np.log2(needed_seconds)))
+    begun = np.floor(permit.now_ns / NS_PER_SECOND / period_seconds)
+    due = begun > np.floor(permit.last_ns / NS_PER_SECOND / period_seconds)
+    given = rate_dc.copy()
+    given[slow] = np.where(due, one_each[slow], 0.0)
+    return given
 
 
 def paced(room: FloatArray, near: FloatArray, share: float) -> FloatArray:

@@ -268,10 +268,13 @@ def raise_permit(tick: Tick, state: State) -> Permit:
     stopped = raises_stopped(tick, state)
     free = ~state.load.any_above_gpu(state.recovering & tree.enforce)
     paid_seconds = min(seconds, _LONGEST_RAISE_SECONDS)
-    rate = tree.max_raise_watts_per_second * paid_seconds
+    rate = np.where(tree.enforce, tree.max_raise_watts_per_second, np.inf)
     return Permit(
         gpus=free & (stopped is CapReason.NOT_CAPPED),
-        watts=np.where(tree.enforce, rate, np.inf),
+        watts=np.where(tree.enforce, tree.max_raise_watts_per_second * paid_seconds, np.inf),
+        watts_per_second=rate,
+        last_ns=state.now_ns,
+        now_ns=tick.now_ns,
         near_watts=_NEAR_TARGET_SHARE * base_watts(state),
         near_share=-math.expm1(-paid_seconds / _CLOSING_SECONDS),
         restore_watts=restorable_watts(tick, state),

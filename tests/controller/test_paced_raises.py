@@ -97,6 +97,9 @@ def granted(caps_watts: float, wanted_watts: float, room_watts: float) -> Grants
     permit = Permit(
         gpus=np.ones(8, dtype=np.bool_),
         watts=np.full(1, np.inf),
+        watts_per_second=np.full(1, np.inf),
+        last_ns=seconds(1),
+        now_ns=seconds(2),
         near_watts=1000.0 * factor,
         near_share=0.1,
         restore_watts=np.zeros(8),
