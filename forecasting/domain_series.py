@@ -39,10 +39,12 @@ class DomainDraw:
     Attributes:
         domain: Its name.
         held_series: Share of each bin in which caps held its work back; None for unknown.
+        above: The PowerDomain that feeds it; empty for unknown.
     """
 
     domain: str
     held_series: SeriesId | None = None
+    above: str = ""
 
 
 def domain_draws(
@@ -77,11 +79,14 @@ def domain_of(series: str) -> str | None:
 def as_domains(targets: Sequence[Target], draws: Mapping[SeriesId, DomainDraw]) -> list[Target]:
     """The targets, those of draws by the rules of domains.
 
-    Boards, pods, loads and the power tree stay unknown: only a cluster tells them.
+    Boards, pods and loads stay unknown: only a cluster tells them.
     """
     return [
         target
         if (draw := draws.get(target.series)) is None
-        else replace(target, kind=DOMAIN, subject=draw.domain, held_series=draw.held_series)
+        else replace(
+            target, kind=DOMAIN, subject=draw.domain, held_series=draw.held_series,
+            above=(draw.above,) if draw.above else (),
+        )
         for target in targets
-    ]
+    ]  # fmt: skip

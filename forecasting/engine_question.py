@@ -88,6 +88,7 @@ class Question:
         events: Planned events and the history without them; None for none.
         boards: What stands below series that are domains; those not named are unknown.
         beside: What is known beside the histories.
+        n_paths: Joint paths to be told beside the quantiles; 0 for none.
     """
 
     history: History
@@ -96,6 +97,7 @@ class Question:
     events: RoundEvents | None = None
     boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
+    n_paths: int = 0
 
     def present(self, known: NDArray[np.bool_]) -> PresentRows:
         """The history without what events added to it and on one level: what models see.

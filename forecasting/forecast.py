@@ -57,6 +57,8 @@ class Forecast:
         running: Peaks of what runs now, without free boards and pods that came since,
             at most ``peaks`` and of their shape; NaN where nobody knows. None for none known.
         coherent: Joint paths of the power tree among the series, not calibrated; None without one.
+        paths: Joint paths of what is published, shape (n_series, n_paths, horizon); None where
+            nobody asked.
     """
 
     series: tuple[SeriesId, ...]
@@ -77,6 +79,7 @@ class Forecast:
     peak_shifts: Floats
     running: Floats | None = None
     coherent: CoherentPaths | None = None
+    paths: Floats | None = None
 
 
 def level_index(levels: Sequence[float], level: float) -> int:

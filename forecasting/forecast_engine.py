@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from forecasting.calibration.pooled import PooledCalibration
 from forecasting.clean_history import Cleaned, clean, clean_again
 from forecasting.domains.coherent_paths import CoherentPaths
+from forecasting.domains.round_tree import RoundTree
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
 from forecasting.engine_question import DOMAIN, Beside, Question, Shape
 from forecasting.events.event_effects import EventGrid
@@ -32,6 +33,7 @@ from forecasting.forecast import (
     tops_of,
 )
 from forecasting.forecaster import Forecaster
+from forecasting.joint_paths import Published, joint_paths
 from forecasting.load_steps import BY_LOAD, LoadSteps
 from forecasting.miss_scale import day_change, miss_scale
 from forecasting.near_steps import NEAR_STEPS
@@ -68,6 +70,8 @@ class _Draft:
         running: Share of each peak that what runs now has of it, NaN where nobody knows, shape
             (n_series, n_levels).
         coherent: Paths of the power tree among the series; None without one.
+        tree: That tree.
+        rows: Who says what comes of each series.
     """
 
     combined: Combined
@@ -80,6 +84,8 @@ class _Draft:
     by_present: NDArray[np.bool_]
     running: Floats
     coherent: CoherentPaths | None
+    tree: RoundTree | None
+    rows: RowsTold
 
 
 class Engine:
@@ -159,6 +165,8 @@ class Engine:
             by_present=promised.present & combined.judged,
             running=self._running_share(question, present, promised.peaks),
             coherent=expected.coherent,
+            tree=of_paths.tree,
+            rows=rows,
         )
 
     def _running_share(self, question: Question, present: PresentRows, peaks: Floats) -> Floats:
@@ -203,6 +211,12 @@ class Engine:
         tops = tops_of(cleaned, question.ceilings)
         told_steps, told_peaks = bounded(moved, lifted, tops)
         self._keep(history, draft, (told_steps, told_peaks), pools)
+        told_paths = None
+        if question.n_paths:
+            published = Published(told_steps, tops, draft.rows)
+            told_paths = joint_paths(
+                self._shape, published, cleaned, history, draft.tree, question.n_paths
+            )
         return Forecast(
             series=tuple(history.series),
             data_until_seconds=history.until_seconds,
@@ -223,6 +237,7 @@ class Engine:
             peak_shifts=told_peaks[:, at_99] - draft.peaks[:, at_99],
             running=(told_peaks * draft.running)[:, told],
             coherent=draft.coherent,
+            paths=told_paths,
         )
 
     def _clean(self, history: History) -> Cleaned:

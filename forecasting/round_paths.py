@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -32,11 +32,13 @@ class RoundPaths(NamedTuple):
         steps: Quantiles of each step, shape (n_series, horizon, n_levels).
         evidence: What a peak policy may look at.
         coherent: Of the tree among the series; None without one.
+        tree: That tree.
     """
 
     steps: Floats
     evidence: PeakEvidence
     coherent: CoherentPaths | None
+    tree: RoundTree | None
 
 
 class RowsTold(NamedTuple):
@@ -76,15 +78,16 @@ def round_paths(
     tree = _tree_of(shape, question, believed)
     evidence, paths = _evidence(shape, cleaned, steps, () if tree is None else tree.rows)
     if tree is None:
-        return RoundPaths(steps, evidence, None)
-    own_paths = _own_paths(shape, tree, question.history)
-    made = tree.coherent(paths, own_paths, told.judged, told.by_load)
+        return RoundPaths(steps, evidence, None, None)
+    own = own_paths(shape, tree, question.history)
+    errors = tree.spread(paths, own, told.judged, told.by_load)
+    made = tree.coherent(paths, own, told.judged, errors)
     there = told.judged[tree.rows]
     rows, sums = tree.rows[there], made[: len(tree.rows)][there]
     steps, path_peaks = steps.copy(), evidence.path_peaks.copy()
     steps[rows], path_peaks[rows] = step_quantiles(sums, shape.grid), sums.max(axis=2)
     evidence = replace(evidence, path_peaks=path_peaks)
-    return RoundPaths(steps, evidence, CoherentPaths(tree.tree, tree.rows, made))
+    return RoundPaths(steps, evidence, CoherentPaths(tree.tree, tree.rows, made), tree)
 
 
 def _tree_of(shape: Shape, question: Question, believed: Booleans) -> RoundTree | None:
@@ -104,9 +107,7 @@ def _evidence(
     place[np.asarray(kept, dtype=np.intp)] = np.arange(len(kept))
     paths = np.empty((len(kept), PATHS, shape.horizon))
     order, parts = tie_order(), []
-    size = max(1, PATH_CELLS // (PATHS * shape.horizon))
-    for start in range(0, max(1, len(steps)), size):
-        part = slice(start, start + size)
+    for part in parts_of_rows(len(steps), PATHS * shape.horizon):
         filled, length = cleaned.filled[part], cleaned.length[part]
         errors = past_changes(filled, length, shape.horizon, shape.day_steps, PATHS)
         made = couple(steps[part], shape.grid, errors, PATHS, order)
@@ -116,17 +117,29 @@ def _evidence(
     return PeakEvidence.joined(parts), paths
 
 
-def _own_paths(shape: Shape, tree: RoundTree, history: History) -> Floats:
+def parts_of_rows(n_rows: int, cells: int) -> Iterator[slice]:
+    """Rows in parts that are made at once, at least one part.
+
+    Args:
+        n_rows: How many.
+        cells: Steps of all paths of one of them.
+    """
+    size = max(1, PATH_CELLS // cells)
+    for start in range(0, max(1, n_rows), size):
+        yield slice(start, start + size)
+
+
+def own_paths(shape: Shape, tree: RoundTree, history: History, n: int = PATHS) -> Floats:
     """Joint paths of the own parts by their last value, NaN without a day of history."""
     if not len(tree.history):
-        return np.empty((0, PATHS, shape.horizon))
+        return np.empty((0, n, shape.horizon))
     names = [own_name(SeriesId(name)) for name in tree.tree.names[len(tree.rows) :]]
     model = LastValue(Records())
     model.update(History(names, tree.history, history.until_seconds, history.step_seconds))
     steps = model.quantiles(shape.horizon, shape.grid)
     cleaned = clean(tree.history, shape.day_steps)
-    errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, PATHS)
+    errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, n)
     unknown = np.asarray(~np.isfinite(steps).all(axis=(1, 2)))
-    made = couple(np.where(unknown[:, None, None], 0.0, steps), shape.grid, errors, PATHS)
+    made = couple(np.where(unknown[:, None, None], 0.0, steps), shape.grid, errors, n)
     made[unknown] = np.nan
     return made

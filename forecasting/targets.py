@@ -79,6 +79,8 @@ class Target:
         changes: Work that came to its domain, and went.
         tokens: How long its requests are; None for what is no stream of requests.
         ceiling_name: Whose the ceiling is; empty for that of whoever asks.
+        n_paths: Joint paths that are wanted beside the quantiles, as many as any other target of
+            the group; a status has no room for them.
     """
 
     namespace: str
@@ -99,6 +101,7 @@ class Target:
     changes: tuple[DrawChange, ...] = ()
     tokens: TokenSource | None = None
     ceiling_name: str = ""
+    n_paths: int = 0
 
     def below(self, ceiling: float | None, name: str) -> Target:
         """The target with this ceiling where it has none that is as low.

@@ -18,7 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from forecasting.app.backtest_report import write_report
 from forecasting.app.backtest_runs import Runs, run_backtest
-from forecasting.app.domain_choice import add_domain_flags, chosen_domains, unknown_here
+from forecasting.app.domain_choice import (
+    add_domain_flags,
+    chosen_domains,
+    require_one_forecaster,
+    unknown_here,
+)
 from forecasting.app.forecast_shards import Division, add_division_flags
 from forecasting.app.history_choice import (
     FILE_FLAGS,
@@ -89,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             plan = _plan(args, source, series, end_seconds)
             require_plug_ins(args.plug_ins)
             division = Division.of(len(series), args.shards, args.processes, args.scheduler)
+            require_one_forecaster(plan.domains, division.shards)
             plug_ins = tuple(dict.fromkeys(args.plug_ins))
             runs = Runs(settings, args.models, division, plug_ins, args.resume)
             windows = _run(plan, runs)

@@ -20,7 +20,12 @@ import numpy as np
 from rich.console import Console
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
-from forecasting.app.domain_choice import add_domain_flags, chosen_domains, unknown_here
+from forecasting.app.domain_choice import (
+    add_domain_flags,
+    chosen_domains,
+    require_one_forecaster,
+    unknown_here,
+)
 from forecasting.app.forecast_shards import (
     Division,
     SeriesAnswer,
@@ -46,7 +51,9 @@ from forecasting.app.history_choice import (
     open_file_history,
 )
 from forecasting.app.model_choice import add_models_flag, require_plug_ins
+from forecasting.app.path_files import ToldPaths, add_path_flags, asked_paths, write_paths
 from forecasting.app.unknown_series import require_known_events, unknown_series
+from forecasting.app.window_peaks import add_window_flags, windows_of, windows_table
 from forecasting.domain_series import as_domains
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
@@ -112,6 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--token-second-moment", metavar="SERIES",
         help="with --tokens: mean of the squared length of a request",
     )  # fmt: skip
+    add_window_flags(parser)
+    add_path_flags(parser)
     add_domain_flags(parser)
     add_models_flag(parser, "ridge")
     add_division_flags(parser)
@@ -153,8 +162,12 @@ def _forecast(
     require_plug_ins(args.plug_ins)
     division = Division.of(len(series), args.shards, args.processes, args.scheduler)
     draws = chosen_domains(args, source, series)
+    require_one_forecaster(draws, division.shards)
     targets = tuple(as_domains(targets_of(args, series), draws))
-    job = ShardJob(history, args.models, targets, now, tuple(dict.fromkeys(args.plug_ins)))
+    levels = args.window_levels and parse_levels(args.window_levels, "window-levels")
+    windows = windows_of(args.windows, levels, targets[0].horizon)
+    plug_ins = tuple(dict.fromkeys(args.plug_ins))
+    job = ShardJob(history, args.models, targets, now, plug_ins, windows)
     unknown = _unknown(args, source, job)
     for error in unknown.values():
         print(printable(f"wattpack forecast: {error}"), file=sys.stderr)
@@ -194,13 +207,15 @@ def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Tar
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
     levels = parse_levels(args.levels)
+    horizon = window_steps(hours * 3600, BIN_SECONDS)
+    n_paths = asked_paths(args, series, horizon)
     tokens = _token_source(args, series)
     events = () if args.events is None else events_from_csv(args.events)
     return [
         Target(
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
-            horizon=window_steps(hours * 3600, BIN_SECONDS), step_seconds=BIN_SECONDS,
-            asked_levels=levels, ceiling=args.ceiling, generation=0, events=events, tokens=tokens,
+            horizon=horizon, step_seconds=BIN_SECONDS, asked_levels=levels, ceiling=args.ceiling,
+            generation=0, events=events, tokens=tokens, n_paths=n_paths,
         )
         for i, name in enumerate(series)
     ]  # fmt: skip
@@ -228,8 +243,12 @@ def _length_flags(args: argparse.Namespace) -> tuple[tuple[str, str | None], ...
     return (("token-p99", args.token_p99), ("token-second-moment", args.token_second_moment))
 
 
-def parse_levels(text: str) -> tuple[float, ...]:
+def parse_levels(text: str, flag: str = "levels") -> tuple[float, ...]:
     """Rising levels among those that are computed, from text with commas.
+
+    Args:
+        text: As it was typed.
+        flag: Named in a refusal.
 
     Raises:
         InputError: for anything else.
@@ -237,12 +256,12 @@ def parse_levels(text: str) -> tuple[float, ...]:
     try:
         levels = tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError("levels", "numbers with commas between them", text) from error
+        raise InputError(flag, "numbers with commas between them", text) from error
     rising = all(low < high for low, high in pairwise(levels))
     inside = all(LOWEST_LEVEL <= level <= HIGHEST_LEVEL for level in levels)
     if not rising or not inside or len(levels) > MAX_LEVELS:
         wanted = f"at most {MAX_LEVELS} rising levels from {LOWEST_LEVEL:g} to {HIGHEST_LEVEL:g}"
-        raise InputError("levels", wanted, text)
+        raise InputError(flag, wanted, text)
     return levels
 
 
@@ -251,9 +270,22 @@ def _shown(
 ) -> int:
     """Show what was forecast; a series that cannot be read or computed costs only itself."""
     statuses = [(a.series, a.status, a) for a in answers if a.status is not None]
+    paths = {
+        name: ToldPaths(name, status, a.step_seconds, a.paths)
+        for name, status, a in statuses
+        if a.paths is not None
+    }
+    if args.paths_file is not None:
+        write_paths(args.paths_file, list(paths.values()))
     if args.json:
-        shown = [{"series": name, "status": status} for name, status, _ in statuses]
-        print(json.dumps({"forecasts": shown}, indent=2))
+        shown = [
+            {"series": name, "status": status}
+            | ({"windows": [window.to_json() for window in a.windows]} if a.windows else {})
+            | ({"paths": paths[name].to_json()} if name in paths else {})
+            for name, status, a in statuses
+        ]
+        # Of paths each value would be a line of its own.
+        print(json.dumps({"forecasts": shown}, indent=None if paths else 2))
     elif statuses:
         _print_tables(args, statuses, now)
     told = [(name, status, a) for name, status, a in statuses if a.has_figures]
@@ -276,6 +308,8 @@ def _print_tables(
     console = _console()
     hours = window_steps(args.hours * 3600, BIN_SECONDS) * BIN_SECONDS / 3600
     console.print(peaks_table([(name, status) for name, status, _ in statuses], now, hours))
+    if windows := [(name, one) for name, _, answer in statuses for one in answer.windows]:
+        console.print(windows_table(windows))
     for name, status, answer in statuses:
         if not answer.has_figures:
             print(printable(f"{name}: {ready_message(status)}"))

@@ -7,17 +7,20 @@ of one process that was asked for its series alone.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.app.model_choice import Models, fresh_state
+from forecasting.app.path_files import SeriesPaths
+from forecasting.app.window_peaks import PeakWindow, WindowPeaks, peaks_of
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.round.forecast_round import step
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import SeriesSource
 from forecasting.shards import MOST_SHARDS, split
-from forecasting.targets import Target
+from forecasting.targets import Target, TargetKey
 from forecasting.token_statuses import add_tokens
 from wattpack.errors import InputError, WattpackError
 from wattpack.sweep.code_digest import packages_digest
@@ -41,6 +44,8 @@ class SeriesAnswer:
         has_figures: Whether there is a forecast in it.
         problem: Why there is no answer.
         is_wrong_input: Whether that is the series' own fault.
+        windows: Peaks of shorter windows, as many as were asked for.
+        paths: Joint with those of all series of its forecaster; None where nobody asked.
     """
 
     series: str
@@ -49,6 +54,8 @@ class SeriesAnswer:
     has_figures: bool = False
     problem: str = ""
     is_wrong_input: bool = False
+    windows: tuple[WindowPeaks, ...] = ()
+    paths: SeriesPaths | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class ShardJob:
         targets: One a series.
         now_seconds: Unix time.
         plug_ins: Entry points that forecast, too.
+        windows: Shorter ones, whose peaks are told, too.
     """
 
     history: FileHistorySettings
@@ -68,6 +76,7 @@ class ShardJob:
     targets: tuple[Target, ...]
     now_seconds: float
     plug_ins: tuple[str, ...] = ()
+    windows: tuple[PeakWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +184,39 @@ def run_shard(job: ShardJob) -> list[SeriesAnswer]:
 
 
 def _answered(job: ShardJob, source: SeriesSource) -> list[SeriesAnswer]:
+    """One round of what is asked and of all windows beside it."""
+    asked = [*job.targets, *(window.of(target) for window in job.windows for target in job.targets)]
     fresh = fresh_state(job.models, job.plug_ins)
-    state, answers = step(fresh, job.now_seconds, source, job.targets)
+    state, answers = step(
+        fresh, job.now_seconds, source, list({target.key: target for target in asked}.values())
+    )
     state.close()
-    return [_told(answer, job.now_seconds, source) for answer in answers]
+    found = {answer.target.key: answer for answer in answers}
+    return [_told(job, target, found, source) for target in job.targets]
 
 
-def _told(answer: TargetForecast, now_seconds: float, source: SeriesSource) -> SeriesAnswer:
-    target = answer.target
-    if answer.error is not None:
-        return _refused(target, answer.error)
+def _told(
+    job: ShardJob, target: Target, found: Mapping[TargetKey, TargetForecast], source: SeriesSource
+) -> SeriesAnswer:
+    answer, now_seconds = found[target.key], job.now_seconds
+    beside = [(window, found[window.of(target).key]) for window in job.windows]
+    for one in (answer, *(of_window for _, of_window in beside)):
+        if one.error is not None:
+            return _refused(target, one.error)
     status = status_of(answer, now_seconds)
     add_tokens({target.key: status}, [answer], source)
-    return SeriesAnswer(str(target.series), target.step_seconds, status, has_figures(answer))
+    return SeriesAnswer(
+        str(target.series), target.step_seconds, status, has_figures(answer),
+        windows=tuple(peaks_of(window, one, answer, now_seconds) for window, one in beside),
+        paths=_paths(answer),
+    )  # fmt: skip
+
+
+def _paths(answer: TargetForecast) -> SeriesPaths | None:
+    if answer.paths is None or answer.made is None or not has_figures(answer):
+        return None
+    tree = answer.made.coherent
+    return SeriesPaths(answer.paths, tree is not None and answer.row in tree.rows)
 
 
 def _refused(target: Target, error: WattpackError) -> SeriesAnswer:

@@ -28,7 +28,7 @@ def peaks_table(
 ) -> Table:
     """One line a series: where it is, how high it can go, and how far that can be believed."""
     title = f"highest 10-minute mean of the next {hours:.3g} h"
-    table = _plain_table(title)
+    table = plain_table(title)
     table.add_column("series", overflow="fold", min_width=16)
     for name in ("now", "p50", "p95", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -37,7 +37,7 @@ def peaks_table(
     table.add_column("by", min_width=5, overflow="fold")
     table.add_column("flags", min_width=5, overflow="fold")
     for series, status in statuses:
-        figures = [_figure(status.get(name)) for name in ("now", "p50", "p95", "p99")]
+        figures = [figure(status.get(name)) for name in ("now", "p50", "p95", "p99")]
         # No markup: [ab] of a regular expression is no style, and [/x] ends none.
         table.add_row(
             Text(printable(series)), *figures, data_age(status, now_seconds), held(status),
@@ -82,13 +82,13 @@ def data_age(status: dict[str, Any], now_seconds: float) -> str:
 
 def steps_table(status: dict[str, Any]) -> Table:
     """The window hour by hour."""
-    table = _plain_table("each step")
+    table = plain_table("each step")
     table.add_column("in")
     for path in status["quantiles"]:
         table.add_column(f"p{path['level'] * 100:g}", justify="right")
     steps = len(status["quantiles"][0]["values"])
     for k in sorted({*range(5, steps, 6), steps - 1}):
-        values = [_figure(path["values"][k]) for path in status["quantiles"]]
+        values = [figure(path["values"][k]) for path in status["quantiles"]]
         table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:.3g} h", *values)
     return table
 
@@ -153,10 +153,11 @@ def ready_message(status: dict[str, Any]) -> str:
     return next(str(c["message"]) for c in status["conditions"] if c["type"] == "Ready")
 
 
-def _plain_table(title: str) -> Table:
+def plain_table(title: str) -> Table:
     """Without rules: figures stand in columns by themselves."""
     return Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
+    """A quantity for people, or a dash for none."""
     return "–" if value is None else readable(value)

@@ -86,7 +86,7 @@ class RoundTree:
         return cls(tree, rows, tree.with_own_parts(values[rows])[len(rows) :])
 
     def coherent(
-        self, paths: Floats, own_paths: Floats, known: Booleans, apart: Booleans
+        self, paths: Floats, own_paths: Floats, known: Booleans, errors: ErrorCovariance
     ) -> Floats:
         """Paths of the tree's series of which each parent is the sum of its leaves.
 
@@ -95,17 +95,33 @@ class RoundTree:
             own_paths: Of the own parts, from the same past hours, (n_own, n, horizon); NaN rows for
                 those that nobody knows.
             known: Series of the round with a forecast, (n_series,).
-            apart: Series of the round that another model tells than the others, (n_series,).
+            errors: As ``spread`` tells.
 
         Returns:
             (n_nodes, n, horizon) in the order of ``tree``, own parts behind the others; NaN for a
             series without a forecast that no sum tells.
         """
-        base = np.concatenate([paths, own_paths])
-        base[: len(self.rows)][~known[self.rows]] = np.nan
+        return reconcile(self.tree, self._base(paths, own_paths, known), errors)
+
+    def spread(
+        self, paths: Floats, own_paths: Floats, known: Booleans, apart: Booleans
+    ) -> ErrorCovariance:
+        """How the tree's series err together, as joint paths tell (``spread_of``).
+
+        Args:
+            paths: As ``coherent``, many of them.
+            own_paths: Likewise.
+            known: Likewise.
+            apart: Series of the round that another model tells than the others, (n_series,).
+        """
         alone = np.zeros(len(self.tree), dtype=np.bool_)
         alone[: len(self.rows)] = apart[self.rows]
-        return reconcile(self.tree, base, spread_of(base, self.tree.is_leaf, alone))
+        return spread_of(self._base(paths, own_paths, known), self.tree.is_leaf, alone)
+
+    def _base(self, paths: Floats, own_paths: Floats, known: Booleans) -> Floats:
+        base = np.concatenate([paths, own_paths])
+        base[: len(self.rows)][~known[self.rows]] = np.nan
+        return base
 
 
 def spread_of(paths: Floats, is_leaf: Booleans, apart: Booleans) -> ErrorCovariance:

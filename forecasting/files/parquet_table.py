@@ -1,7 +1,8 @@
-"""Wide Parquet files, read with pyarrow where it is installed (``wattpack[parquet]``)."""
+"""Wide Parquet files, by pyarrow where it is installed (``wattpack[parquet]``)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +35,10 @@ def read_parquet(file: Path, zone: ZoneInfo | None = None) -> Table:
     Raises:
         InputError: no pyarrow, a damaged or too large file, times that are none.
     """
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        why = "pyarrow to read Parquet: pip install 'wattpack[parquet]'"
-        raise InputError("file", why, "not installed", str(file)) from error
+    require_arrow(str(file))
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
     source = str(regular_file(file))
     try:
         with parquet.ParquetFile(source) as opened:
@@ -65,6 +64,44 @@ def read_parquet(file: Path, zone: ZoneInfo | None = None) -> Table:
         except InputError as error:
             refused[name] = error
     return Table(seconds[order], values, refused, flags)
+
+
+def require_arrow(file: str) -> None:
+    """Pass where Parquet can be read and written.
+
+    Raises:
+        InputError: naming the file, without pyarrow.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401 - whether it can be
+    except ImportError as error:
+        why = "pyarrow for Parquet: pip install 'wattpack[parquet]'"
+        raise InputError("file", why, "not installed", file) from error
+
+
+def write_parquet(file: Path, path: Floats, seconds: Floats, values: Mapping[str, Floats]) -> None:
+    """A table of sample paths: number of the path, time of the step (UTC), one column a series.
+
+    Args:
+        file: Written over.
+        path: Of each row, (n_rows,).
+        seconds: Unix time, (n_rows,).
+        values: Of each series, (n_rows,) each.
+
+    Raises:
+        InputError: no pyarrow.
+        OSError: where nothing can be written.
+    """
+    require_arrow(str(file))
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    columns = {
+        "path": arrow.array(path.astype(np.int32)),
+        "time": arrow.array(seconds.astype(np.int64) * 1000, arrow.timestamp("ms", "UTC")),
+    }
+    columns |= {name: arrow.array(column) for name, column in values.items()}
+    parquet.write_table(arrow.table(columns), str(file))
 
 
 def _seconds(column: Any, name: str, times: TimeReader) -> Floats:  # noqa: ANN401 - pyarrow

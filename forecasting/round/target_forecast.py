@@ -58,6 +58,12 @@ class TargetForecast:
         return np.empty(0) if self.made is None else self.made.peaks[self.row]
 
     @property
+    def paths(self) -> Floats | None:
+        """Its joint paths, shape (n_paths, horizon); None where nobody asked, or without answer."""
+        told = None if self.made is None else self.made.paths
+        return None if told is None else told[self.row]
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """What a user should know about it."""
         if self.made is None:

@@ -219,8 +219,9 @@ def test_a_total_that_another_model_tells_meets_its_parts_between_both() -> None
     tree = RoundTree.of(names, dict.fromkeys(names[1:], names[0]), values, DAY)
     assert tree is not None
     known, by_load = np.ones(3, dtype=np.bool_), np.array([True, False, False])
-    made = tree.coherent(paths, np.empty((0, 200, 36)), known, by_load)
+    own = np.empty((0, 200, 36))
+    made = tree.coherent(paths, own, known, tree.spread(paths, own, known, by_load))
     assert 22_000.0 < np.median(made[0]) < 40_000.0
     assert made[1:].sum(axis=0) == pytest.approx(made[0])
-    together = tree.coherent(paths, np.empty((0, 200, 36)), known, ~known)
+    together = tree.coherent(paths, own, known, tree.spread(paths, own, known, ~known))
     assert np.median(together[0]) < 22_000.0
