@@ -89,6 +89,7 @@ class Question:
         boards: What stands below series that are domains; those not named are unknown.
         beside: What is known beside the histories.
         n_paths: Joint paths to be told beside the quantiles; 0 for none.
+        tells_tiers: Whether each tier's answer is told, too.
     """
 
     history: History
@@ -98,6 +99,7 @@ class Question:
     boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
     n_paths: int = 0
+    tells_tiers: bool = False
 
     def present(self, known: NDArray[np.bool_]) -> PresentRows:
         """The history without what events added to it and on one level: what models see.

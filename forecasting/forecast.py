@@ -59,6 +59,9 @@ class Forecast:
         coherent: Joint paths of the power tree among the series, not calibrated; None without one.
         paths: Joint paths of what is published, shape (n_series, n_paths, horizon); None where
             nobody asked.
+        by_tier: What each of ``tiers`` said of the steps, not calibrated, without events and
+            ceilings, shape (n_tiers, n_series, horizon, n_levels), NaN where it had no answer;
+            None where nobody asked.
     """
 
     series: tuple[SeriesId, ...]
@@ -80,6 +83,7 @@ class Forecast:
     running: Floats | None = None
     coherent: CoherentPaths | None = None
     paths: Floats | None = None
+    by_tier: NDArray[np.float32] | None = None
 
 
 def level_index(levels: Sequence[float], level: float) -> int:

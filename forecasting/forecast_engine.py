@@ -140,7 +140,10 @@ class Engine:
         shape, learned_from = self._shape, present.history
         read, told = (np.asarray(h.values, np.float64) for h in (question.history, learned_from))
         cleaned = clean_again(observed, read, told, shape.day_steps)
-        combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
+        combined = self._panel.combined(
+            learned_from, cleaned, self.memory.losses, question.pools,
+            tells_tiers=question.tells_tiers,
+        )  # fmt: skip
         steps, by_load = self._by_load(question, observed, combined.steps)
         rows = RowsTold(combined.judged, by_load)
         of_paths = round_paths(shape, question, cleaned, observed.known, rows, steps)
@@ -238,6 +241,7 @@ class Engine:
             running=(told_peaks * draft.running)[:, told],
             coherent=draft.coherent,
             paths=told_paths,
+            by_tier=combined.told,
         )
 
     def _clean(self, history: History) -> Cleaned:

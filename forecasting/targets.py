@@ -81,6 +81,7 @@ class Target:
         ceiling_name: Whose the ceiling is; empty for that of whoever asks.
         n_paths: Joint paths that are wanted beside the quantiles, as many as any other target of
             the group; a status has no room for them.
+        tells_tiers: Whether what each model says is wanted, too, as a backtest does.
     """
 
     namespace: str
@@ -102,6 +103,7 @@ class Target:
     tokens: TokenSource | None = None
     ceiling_name: str = ""
     n_paths: int = 0
+    tells_tiers: bool = False
 
     def below(self, ceiling: float | None, name: str) -> Target:
         """The target with this ceiling where it has none that is as low.

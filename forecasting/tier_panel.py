@@ -46,6 +46,8 @@ class Combined:
         shares: Of each tier in each row, shape (n_series, n_tiers).
         by_tier: Each tier's answer at ``WEIGHED_LEVELS``.
         tiers: Names of the tiers.
+        told: Each tier's answer at ``Shape.levels``, shape (n_tiers, n_series, horizon, n_levels),
+            NaN where it has none; None where nobody asked.
     """
 
     steps: Floats
@@ -53,6 +55,7 @@ class Combined:
     shares: Floats
     by_tier: NDArray[np.float32]
     tiers: tuple[str, ...]
+    told: NDArray[np.float32] | None = None
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -88,6 +91,8 @@ class TierPanel:
         cleaned: Cleaned,
         losses: LossRecord,
         pools: Mapping[SeriesId, Pool],
+        *,
+        tells_tiers: bool = False,
     ) -> Combined:
         """The tiers' answers to what comes after the history, combined by their losses.
 
@@ -96,6 +101,7 @@ class TierPanel:
             cleaned: The same without gaps.
             losses: Of the tiers so far.
             pools: Of every series.
+            tells_tiers: Whether each tier's answer is wanted, too.
         """
         answers = self._answers(history, cleaned)
         names = tuple(provenance.model for provenance in self.provenances)
@@ -108,9 +114,14 @@ class TierPanel:
         mixed = combine(list(answers), weighed)
         mixed = near_steps.with_near_medians(mixed, answers, names, median, near)
         steps, methods = self._with_floor(history, mixed, shares, cleaned)
-        places = [level_index(self._shape.grid, level) for level in WEIGHED_LEVELS]
-        by_tier = answers[..., places].astype(np.float32)
-        return Combined(steps, tuple(methods), shares, by_tier, names)
+        by_tier = self._at(answers, WEIGHED_LEVELS)
+        told = self._at(answers, self._shape.levels) if tells_tiers else None
+        return Combined(steps, tuple(methods), shares, by_tier, names, told)
+
+    def _at(self, answers: Floats, levels: Sequence[float]) -> NDArray[np.float32]:
+        """The answers at some levels of the grid."""
+        places = [level_index(self._shape.grid, level) for level in levels]
+        return answers[..., places].astype(np.float32)
 
     def _answers(self, history: History, cleaned: Cleaned) -> Floats:
         """Step quantiles of each tier, NaN where it has none, (n_tiers, n_series, horizon, n)."""

@@ -154,6 +154,12 @@ def told(verdict: Verdict, folder: Path, why_no_pictures: str) -> list[str]:
     for loss in verdict.losses:
         if loss.geometric_ratio is not None:
             lines.append(f"  {loss.model:16} loss {loss.geometric_ratio:.3f} of seasonal naive's")
+    for tier in verdict.tiers:
+        if tier.geometric_ratio is not None and tier.over_forecast is not None:
+            lines.append(
+                f"  {tier.model:16} loss {tier.geometric_ratio:.3f} of seasonal naive's, "
+                f"{tier.over_forecast:.3f} of the forecast's; weight {tier.weight:.0%}"
+            )
     for one in verdict.reserves:
         if one.reserve is not None:
             equal = "–" if one.equal_risk is None else f"{one.equal_risk:.2f}"

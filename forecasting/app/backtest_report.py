@@ -170,6 +170,7 @@ def page(plan: BacktestPlan, verdict: Verdict, without_pictures: bool) -> list[P
         f"{domains}"
     )
     parts = [Part("Backtest of forecasts", summary), _reserves(verdict), _losses(verdict)]
+    parts += [_tiers(verdict)] if verdict.tiers else []
     pictures = [] if without_pictures else [Part(w, picture=f) for f, w in PICTURES.items()]
     return [*parts, *pictures, _levels(verdict), _by_series(verdict)]
 
@@ -199,6 +200,23 @@ def _losses(verdict: Verdict) -> Part:
             (one.model, _figure(one.scaled), _figure(one.ratio), _figure(one.geometric_ratio),
              _figure(one.pooled_ratio))
             for one in verdict.losses
+        ),
+    )  # fmt: skip
+
+
+def _tiers(verdict: Verdict) -> Part:
+    return Part(
+        "Models behind the forecast",
+        "The same loss of what each model said by itself, before calibration, events and ceilings, "
+        "over the windows that it answered. In the last column above 1: worse alone than all "
+        "together. A model of no weight that is not better either costs its fit for nothing; one "
+        "that is worse alone may still err differently and be worth its weight.",
+        ("model", "windows", "mean weight", "scaled loss", "geometric mean of ratios",
+         "ratio, pooled", "over the forecast's"),
+        tuple(
+            (one.model, str(one.windows), f"{one.weight:.0%}", _figure(one.scaled),
+             _figure(one.geometric_ratio), _figure(one.pooled_ratio), _figure(one.over_forecast))
+            for one in verdict.tiers
         ),
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from forecasting.backtest.rolling import rolling
 from forecasting.backtest.window import Window
 from forecasting.series_source import SeriesId
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of kept pools: another release's are not read."""
 
 Progress = Callable[[int, int], None]

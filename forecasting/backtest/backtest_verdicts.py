@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.backtest.references import MAXIMA_DAYS
+from forecasting.backtest.tier_verdicts import TierVerdict, tier_verdicts
 from forecasting.backtest.window import LEVELS, MODELS, Window
 from forecasting.binomial import share_bounds
 from forecasting.series_source import Floats
@@ -111,6 +112,7 @@ class Verdict:
         missed_high: Upper.
         reliability: One entry a level.
         losses: Forecast first.
+        tiers: Models behind the forecasts, the best first.
         reserves: Forecast first.
         series: Most missed first.
     """
@@ -122,6 +124,7 @@ class Verdict:
     missed_high: float
     reliability: tuple[Reliability, ...]
     losses: tuple[Loss, ...]
+    tiers: tuple[TierVerdict, ...]
     reserves: tuple[Reserve, ...]
     series: tuple[SeriesVerdict, ...]
 
@@ -141,6 +144,7 @@ def verdict_of(windows: Sequence[Window]) -> Verdict:
         missed_high=high,
         reliability=_reliability(judged),
         losses=_losses(list(by_series.values())),
+        tiers=tier_verdicts(windows),
         reserves=_reserves(judged),
         series=tuple(sorted(told, key=lambda one: (-one.missed, -one.windows, one.series))),
     )

@@ -102,6 +102,7 @@ def targets_of(plan: BacktestPlan) -> list[Target]:
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
             horizon=plan.horizon, step_seconds=plan.step_seconds, asked_levels=LEVELS,
             ceiling=plan.ceiling, generation=0, events=plan.events,
+            tells_tiers=True,
         )
         for i, name in enumerate(plan.series)
     ]  # fmt: skip

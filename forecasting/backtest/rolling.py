@@ -15,7 +15,8 @@ import numpy as np
 
 from forecasting.backtest.plan import BacktestPlan, targets_of
 from forecasting.backtest.references import day_change, day_maxima, last_value, seasonal_naive
-from forecasting.backtest.window import DECILES, FAN_LEVELS, LEVELS, Window
+from forecasting.backtest.window import DECILES, FAN_LEVELS, LEVELS, TierLoss, Window
+from forecasting.forecast import FALLBACKS
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.round.forecast_round import step
 from forecasting.round.round_state import ForecasterState
@@ -114,6 +115,7 @@ def _windows(
                 losses=tuple(quantile_loss(m, came[i]) for m in models),
                 below=() if steps is None else _below(steps, came[i]),
                 fan=() if steps is None else _fan(steps),
+                tiers=_tiers(answer, came[i]),
             )
         )
     return windows
@@ -132,6 +134,18 @@ def quantile_loss(quantiles: Floats | None, came: Floats) -> float | None:
     levels = np.array(DECILES)
     error = came[known, None] - quantiles[known]
     return float(np.mean(2 * np.maximum(levels * error, (levels - 1) * error), axis=1).sum())
+
+
+def _tiers(answer: TargetForecast, came: Floats) -> tuple[TierLoss, ...]:
+    """What each model said by itself, in the order of the process."""
+    made, row = answer.made, answer.row
+    if made is None or made.by_tier is None or made.methods[row] in FALLBACKS:
+        return ()
+    said = made.by_tier[:, row][..., _places(answer)[: len(DECILES)]].astype(np.float64)
+    return tuple(
+        TierLoss(tier.model.split("/")[0], round(float(weight), 4), quantile_loss(steps, came))
+        for tier, weight, steps in zip(made.tiers, made.weights[row], said, strict=True)
+    )
 
 
 def _steps(answer: TargetForecast) -> Floats | None:

@@ -16,6 +16,21 @@ MODELS: Final = ("forecast", "seasonal naive", "last value")
 
 
 @dataclass(frozen=True, slots=True)
+class TierLoss:
+    """What one model behind a forecast was worth in a window.
+
+    Attributes:
+        model: Its name.
+        weight: Its share of the forecast.
+        loss: As ``Window.losses``, of what it said by itself; None without an answer.
+    """
+
+    model: str
+    weight: float
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """One promise and what came of it.
 
@@ -33,6 +48,7 @@ class Window:
         below: Bins at or below the steps' quantile of each of ``LEVELS``; ties count half up to
             the median.
         fan: Steps' quantiles at ``FAN_LEVELS``.
+        tiers: Models behind the forecast; empty for a fall-back.
     """
 
     series: str
@@ -47,6 +63,7 @@ class Window:
     losses: tuple[float | None, ...]
     below: tuple[float, ...]
     fan: tuple[tuple[float, ...], ...]
+    tiers: tuple[TierLoss, ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -69,6 +86,7 @@ class Window:
                 k: tuple(v) if isinstance(v, list) else v for k, v in given.items()
             }
             plain["fan"] = tuple(tuple(path) for path in plain["fan"])
+            plain["tiers"] = tuple(TierLoss(**one) for one in plain["tiers"])
             return cls(**plain)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError("window", "a window as a backtest keeps it", str(error)) from error

@@ -65,8 +65,11 @@ def _answered(
     state = rehearse_new(state, engine, replace(group, history=freed))
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     boards = {member.identity: member.boards for member in members}
-    n_paths = max(member.n_paths for member in members)
-    asked = Question(history, group.pools, ceilings, events, boards, group.beside, n_paths)
+    asked = Question(
+        history, group.pools, ceilings, events, boards, group.beside,
+        n_paths=max(member.n_paths for member in members),
+        tells_tiers=any(member.tells_tiers for member in members),
+    )  # fmt: skip
     made = engine.issue(asked)
     memory = engine.memory
     live, rehearsals = Counter[Pool](), Counter[Pool]()
