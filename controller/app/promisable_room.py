@@ -55,8 +55,8 @@ Key = tuple[str, int | None]
 class _Domain:
     """One domain at a moment, AC watts; ``above_watts`` is what the domain above was told, by risk.
 
-    More in a rack draws in its row, too: without that bound every rack of a row would be told the
-    same watts of the row.
+    More in a rack draws in its row, too: without that bound a rack would be told more than its row
+    has. It is a bound and no share: two racks may both be told the same watts of the row.
     """
 
     name: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.app.controller_metrics import ControllerMetrics
@@ -23,7 +23,7 @@ from controller.app.promisable_room import (
 )
 from controller.app.tick_loop import TickOutcome
 from controller.step import initial_state, step
-from controller.tick_values import Tick
+from controller.tick_values import Tick, Topology
 from forecasting.decisions import risk_bands
 from forecasting.forecast_book import Outlook
 from simulation.kube import EmbeddedKube
@@ -41,16 +41,18 @@ PODS = ["team/p"] * TOPOLOGY.n_gpus
 AT_5_PERCENT = risk_bands({1000: 0.05})
 
 
-def outcome_of(p99: float, p95: float | None = None, method: str = "ridge") -> TickOutcome:
+def outcome_of(
+    p99: float, p95: float | None = None, method: str = "ridge", topology: Topology = TOPOLOGY
+) -> TickOutcome:
     now_ns = seconds(5)
-    observed = make_observations(TOPOLOGY, now_ns)
+    observed = make_observations(topology, now_ns)
     _, _, decisions = step(
-        Tick(TOPOLOGY, observed, SETTINGS, now_ns), initial_state(TOPOLOGY, SETTINGS)
+        Tick(topology, observed, SETTINGS, now_ns), initial_state(topology, SETTINGS)
     )
     state = "Forecast" if method == "ridge" else "Fallback"
     outlook = Outlook(0.5 * p99, p99 if p95 is None else p95, p99, method, "said", state)
-    outlooks = dict.fromkeys(TOPOLOGY.tree.names, outlook)
-    return TickOutcome(TOPOLOGY, observed, decisions, 0, outlooks)
+    outlooks = dict.fromkeys(topology.tree.names, outlook)
+    return TickOutcome(topology, observed, decisions, 0, outlooks)
 
 
 def said(
@@ -91,6 +93,33 @@ def test_no_rack_is_told_more_than_its_row(peaks: list[tuple[float, float, float
         for rack in ("d1", "d2"):
             for own, above in zip(found[rack], found["d0"], strict=True):
                 assert own.watts <= above.watts
+
+
+@examples(20)
+@example([(9_000.0, 6_000.0, 1_000.0)], False)
+@example([(9_000.0, 6_000.0, 1_000.0)], True)
+@given(
+    st.lists(st.tuples(*[st.floats(1_000.0, 30_000.0)] * 3), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_what_is_told_two_levels_down_fits_into_what_the_top_is_told(
+    peaks: list[tuple[float, float, float]], middle_is_silent: bool
+) -> None:
+    """Behind supplies that lose a tenth each, and past a unit of which nothing is known."""
+    topology = make_topology(parents=(-1, 0, 1), nodes=(2, 2), efficiency=(0.76, 0.85, 0.94))
+    room, pods = PromisableRoom(AT_5_PERCENT), ["team/p"] * topology.n_gpus
+    for number, each in enumerate(peaks):
+        outcome = outcome_of(10_000.0, topology=topology)
+        told = {
+            name: Outlook(0.5 * p99, 0.8 * p99, p99, "ridge", "said", "Forecast")
+            for name, p99 in zip(topology.tree.names, each, strict=True)
+        }
+        if middle_is_silent:
+            told["d1"] = replace(told["d1"], method="limit")
+        found = room.judge(replace(outcome, outlooks=told), pods, {}, 1000.0 * number)
+        assert ("d1" in found) is not middle_is_silent
+        for own, top in zip(found["d2"], found["d0"], strict=True):
+            assert own.watts * 0.94 / 0.76 <= top.watts * (1 + 1e-9)
 
 
 def test_nothing_is_said_where_nothing_is_known_and_a_fall_back_bets_on_nothing() -> None:
