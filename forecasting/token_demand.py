@@ -1,7 +1,7 @@
 """Token demand of a request series: its calibrated forecast as paths, times lengths.
 
     step quantiles ─► joint paths of requests ─┐
-    bins of requests and tokens ─► lengths ────┴─► joint paths of tokens ─► steps' peaks
+    bins of requests and tokens ─► lengths ────┴─► joint paths of tokens ─► steps, and their peaks
 
 Beside the forecast of requests: what a step's tokens stray by chance, few long requests among many,
 is on top of what the requests stray.
@@ -17,11 +17,10 @@ import numpy as np
 
 from forecasting.clean_history import clean
 from forecasting.past_changes import past_changes
-from forecasting.peak_policy.coupling import PATHS, couple, ranked_quantiles
+from forecasting.peak_policy.coupling import PATHS, couple, ranked_quantiles, step_quantiles
 from forecasting.peak_quantiles import STATUS_LEVELS
 from forecasting.series_source import DAY_SECONDS, Floats
-from forecasting.tokens.binned_lengths import binned_lengths
-from forecasting.tokens.compound_sums import token_paths
+from forecasting.tokens import LengthStatistics, token_paths
 
 SEED: Final = 39
 """Any number would do, as long as it stays: the same history gives the same answer."""
@@ -29,19 +28,15 @@ SEED: Final = 39
 
 @dataclass(frozen=True, slots=True)
 class TokenDemand:
-    """What requests will ask for.
+    """What requests will ask for, tokens a second.
 
     Attributes:
-        mean: Tokens of a request.
-        second_moment: Mean of their square.
-        p99: Tokens that one request in a hundred exceeds.
-        peaks: Tokens a second: quantiles at ``STATUS_LEVELS`` of the highest step, (3,).
+        peaks: Quantiles at ``STATUS_LEVELS`` of the highest step, (3,).
+        steps: Quantiles of each step at the forecast's levels, (horizon, n_levels).
     """
 
-    mean: float
-    second_moment: float
-    p99: float
     peaks: Floats
+    steps: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +58,14 @@ class RequestForecast:
     peaks: Floats
 
 
-def token_demand(
-    forecast: RequestForecast,
-    tokens: Floats,
-    p99: Floats | None,
-    second_moment: Floats | None = None,
-) -> TokenDemand | None:
-    """Tokens that the forecast's requests will be; None with too few requests to tell lengths.
+def token_demand(forecast: RequestForecast, lengths: LengthStatistics) -> TokenDemand:
+    """Tokens that the forecast's requests will be.
 
     Args:
         forecast: Of the requests.
-        tokens: Of the past requests, a second, (n_bins,).
-        p99: Of the past requests' lengths, (n_bins,); None for unknown.
-        second_moment: Likewise, mean of the squared length.
+        lengths: Of one of them.
     """
     step = forecast.step_seconds
-    lengths = binned_lengths(forecast.requests, tokens, p99, step, second_moment)
-    if lengths is None:
-        return None
     cleaned = clean(forecast.requests[None], max(1, DAY_SECONDS // step))
     horizon = len(forecast.quantiles)
     errors = past_changes(
@@ -93,6 +78,6 @@ def token_demand(
     highest = np.sort(drawn[0].max(axis=1))
     peaks = ranked_quantiles(highest, STATUS_LEVELS)
     return TokenDemand(
-        lengths.mean, lengths.second_moment, lengths.p99,
         np.maximum.accumulate(np.maximum(peaks, 0.0)),
-    )  # fmt: skip
+        step_quantiles(drawn, forecast.levels)[0],
+    )

@@ -16,7 +16,7 @@ from typing import Any, Final
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
 from forecasting.app.replica_minutes import MinuteAnswers
-from forecasting.app.replica_needs import ReplicaNeeds
+from forecasting.app.replica_needs import BesideForecasts, ReplicaNeeds
 from forecasting.app.running_work_reader import RunningWorkReader
 from forecasting.forecast_status import needed_in_lead, status_of
 from forecasting.issued_forecast import HISTORY_UNAVAILABLE
@@ -27,7 +27,8 @@ from forecasting.series_source import SeriesSource
 from forecasting.shards import WHOLE, Shard
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
-from forecasting.token_statuses import add_tokens
+from forecasting.token_statuses import add_tokens, flagged, token_outlooks
+from forecasting.told_lengths import LastLengths
 from wattpack.api.demand_forecast import DemandForecast, ForecastLead
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError, WattpackError
@@ -96,6 +97,7 @@ class ForecasterProcess:
         self._statuses = ForecastStatuses(kube, self.metrics)
         self._replicas = ReplicaNeeds(interval_seconds, self._begin.minutes)
         self._running = RunningWorkReader(kube)
+        self._lengths = LastLengths()
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
     @property
@@ -179,17 +181,20 @@ class ForecasterProcess:
                     self._statuses.say(body, HISTORY_UNAVAILABLE, str(error), now_seconds)
             self.metrics.age(stored, now_seconds)
             return False
-        by_key = {key_of(body): body for body in bodies}
+        by_key = {TargetKey(*key_of(body)): body for body in bodies}
+        tokens = token_outlooks(answers, self._source, self._lengths, by_key)
+        answers = flagged(answers, tokens)
         leads = _leads(answers, running, now_seconds)
         statuses = {
             a.target.key: status_of(a, now_seconds, self._interval_seconds, leads.get(a.target.key))
             for a in answers
             if a.error is None or isinstance(a.error, InputError)
         }
-        add_tokens(statuses, answers, self._source)
+        add_tokens(statuses, answers, tokens)
         self._replicas.add_to(
-            statuses, answers, by_key, leads, now_seconds, ns_to_seconds(began_ns)
-        )
+            statuses, answers, by_key, BesideForecasts(leads, tokens),
+            now_seconds, ns_to_seconds(began_ns),
+        )  # fmt: skip
         written = [
             self._tell(by_key[a.target.key], a, statuses.get(a.target.key), now_seconds)
             for a in answers

@@ -21,7 +21,8 @@ from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import SeriesSource
 from forecasting.shards import MOST_SHARDS, split
 from forecasting.targets import Target, TargetKey
-from forecasting.token_statuses import add_tokens
+from forecasting.token_statuses import add_tokens, flagged, token_outlooks
+from forecasting.told_lengths import LastLengths
 from wattpack.errors import InputError, WattpackError
 from wattpack.sweep.code_digest import packages_digest
 from wattpack.sweep.sweep import OneByOne, Sweep, sweep_of
@@ -203,8 +204,10 @@ def _told(
     for one in (answer, *(of_window for _, of_window in beside)):
         if one.error is not None:
             return _refused(target, one.error)
+    tokens = token_outlooks([answer], source, LastLengths(), {})
+    (answer,) = flagged([answer], tokens)
     status = status_of(answer, now_seconds)
-    add_tokens({target.key: status}, [answer], source)
+    add_tokens({target.key: status}, [answer], tokens)
     return SeriesAnswer(
         str(target.series), target.step_seconds, status, has_figures(answer),
         windows=tuple(peaks_of(window, one, answer, now_seconds) for window, one in beside),

@@ -6,7 +6,8 @@
 
 A start takes minutes, bins of forecasts take ten: what came since is not in them. A service whose
 history has no minutes (a history file, two days after its first sample) is decided for by the
-ten-minute rounds (``replica_needs``).
+ten-minute rounds (``replica_needs``). Replicas that are counted by tokens follow the minutes of the
+requests, times the lengths that the last round told.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from forecasting.prewarming.priced_replicas import short_share
 from forecasting.prewarming.replica_band import BandRule, ReplicaBand, wishes
 from forecasting.prewarming.replica_need import DEFAULT_RISK, LONGEST_START_SECONDS
 from forecasting.prewarming.start_times import StartTimes
+from forecasting.prewarming.token_needs import needed_tokens
 from forecasting.series_source import Floats, SeriesId, SeriesSource
 from forecasting.targets import TargetKey, target_of
+from forecasting.told_lengths import LastLengths, ToldLengths
 from wattpack.api.forecast_replicas import ReplicaNeed, ReplicaRule
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
@@ -101,12 +104,18 @@ class MinuteAnswers:
 
 @dataclass(slots=True)
 class _Asked:
-    """One object of this minute."""
+    """One object of this minute, with the lengths that a rule in tokens needs."""
 
     key: TargetKey
     body: JsonObject
     rule: ReplicaRule
     question: MinuteQuestion
+    lengths: ToldLengths | None
+
+    @property
+    def can_be_told(self) -> bool:
+        """Whether its unit is known; where lengths are not yet, the next round tells them."""
+        return self.rule.token_rate is None or self.lengths is not None
 
 
 @dataclass(slots=True)
@@ -176,6 +185,7 @@ class ReplicaMinutes(PeriodicThread):
         self._needs = MinuteNeeds(self._minutes, pace.rounds)
         self._askers: dict[TargetKey, _Asker] = {}
         self._written: dict[TargetKey, float] = {}
+        self._lengths = LastLengths()
 
     def run_once(self) -> None:
         """Decide for all; a service whose history fails keeps what was said of it."""
@@ -183,17 +193,22 @@ class ReplicaMinutes(PeriodicThread):
         asked = [one for body in self._objects() if (one := self._asked(body)) is not None]
         keys = {one.key for one in asked}
         self._answers.keep(keys)
+        self._lengths.keep(keys)
         self._askers = {key: asker for key, asker in self._askers.items() if key in keys}
         self._written = {key: at for key, at in self._written.items() if key in keys}
-        told = self._needs.quantiles([one.question for one in asked], now_seconds)
-        queues = self._queues([one for one in asked if one.question in told], now_seconds)
+        questions = [one.question for one in asked if one.can_be_told]
+        told = self._needs.quantiles(questions, now_seconds)
+        decided = [one for one in asked if one.can_be_told and one.question in told]
+        queues = self._queues(decided, now_seconds)
         counts: dict[TargetKey, float] = {}
-        for one in asked:
-            if one.question not in told:
-                continue
+        for one in decided:
             quantiles, levels = told[one.question]
+            if one.lengths is not None:
+                quantiles = _in_tokens(one.question, one.lengths, quantiles, levels)
             planned = names_within(one.question.window(now_seconds), one.question.events)
             need = self._need(one, quantiles, levels, queues.get(one.key, 0.0))
+            if one.lengths is not None:
+                need = _because(need, str(one.lengths))
             if planned:
                 need = _because(need, f"planned: {', '.join(planned)}")
             self._answers.put(one.key, need, now_seconds)
@@ -211,6 +226,7 @@ class ReplicaMinutes(PeriodicThread):
             rule = ReplicaRule.model_validate(spec["replicas"])
         except (InputError, ValueError):
             return None  # the verdicts say so
+        lengths = None if rule.token_rate is None else self._lengths.of(target, body)
         told = ((body.get("status") or {}).get("lead") or {}).get("seconds")
         start_seconds = LONGEST_START_SECONDS if told is None else float(told)
         if rule.start_seconds is not None:
@@ -218,7 +234,7 @@ class ReplicaMinutes(PeriodicThread):
         steps = StartTimes(start_seconds, self._interval_seconds).steps(STEP_SECONDS)
         events = with_known_effects(target.events, self._answers.known(target.key))
         question = MinuteQuestion(target.series, steps, rule.wait_seconds, events)
-        return _Asked(target.key, body, rule, question)
+        return _Asked(target.key, body, rule, question, lengths)
 
     def _minutes(self, series: Sequence[SeriesId], start: int, end: int) -> Floats:
         """Each series alone: one that its source refuses costs only itself."""
@@ -249,14 +265,15 @@ class ReplicaMinutes(PeriodicThread):
         banded = band_rule(rule)
         (order,), (keep,) = wishes([banded], quantiles[None], levels)
         asker = self._asker(one, banded, order, now_seconds)
-        (banded_count,) = asker.band.after(now_seconds, order, keep, np.array([queued]))
+        waits = queued if one.lengths is None else queued * one.lengths.of.mean
+        (banded_count,) = asker.band.after(now_seconds, order, keep, np.array([waits]))
         bounded = min(max(float(banded_count), rule.least), rule.most)
         wish = Decision(bounded, math.nan, "cost", "by the last minutes")
         made, asker.steady = steadied_replicas(wish, now_seconds, asker.steady, rule, 0.0)
         count = int(made.amount)
         asker.band.position = np.array([made.amount])
         within = one.question.steps * STEP_SECONDS
-        short = short_share(quantiles, levels, rule.rate, count)
+        short = short_share(quantiles, levels, rule.served, count)
         reason = (
             f"{count} are short in {short:.2%} of the next {within:g} s, {made.reason}; "
             f"{order[0]:g} would be ordered, {keep[0]:g} kept"
@@ -300,10 +317,18 @@ def _because(need: ReplicaNeed, why: str) -> ReplicaNeed:
     return need.model_copy(update={"reason": f"{need.reason}; {why}"[:512]})
 
 
+def _in_tokens(
+    question: MinuteQuestion, lengths: ToldLengths, needed: Floats, levels: Sequence[float]
+) -> Floats:
+    """Quantiles of the needed tokens a second, of those of the needed requests."""
+    wait_seconds = question.wait_seconds
+    return needed_tokens(needed, levels, lengths.of, question.steps, STEP_SECONDS, wait_seconds)
+
+
 def band_rule(rule: ReplicaRule) -> BandRule:
     """What the band goes by, of what the object says."""
     return BandRule(
-        rate=rule.rate,
+        rate=rule.served,
         price=rule.violation_price,
         risk=DEFAULT_RISK if rule.risk is None else rule.risk,
         keep_ratio=rule.keep_ratio,

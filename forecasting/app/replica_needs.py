@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from forecasting.app.replica_minutes import MinuteAnswers
@@ -22,6 +23,7 @@ from forecasting.prewarming.replica_need import (
 from forecasting.prewarming.start_times import StartTimes
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.targets import TargetKey
+from forecasting.token_statuses import TokenOutlook
 from wattpack.api.demand_forecast import ForecastLead
 from wattpack.api.forecast_replicas import ReplicaNeed, ReplicaRule
 from wattpack.kube.port import JsonObject
@@ -30,6 +32,19 @@ Status = dict[str, Any]
 
 HOLD_SECONDS: Final = 1800.0
 """Where a rule names none: three rounds (assumed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BesideForecasts:
+    """What a round knows of its targets beside their forecasts.
+
+    Attributes:
+        leads: Starts of what runs there.
+        tokens: Of the requests, where these are told.
+    """
+
+    leads: Mapping[TargetKey, ForecastLead]
+    tokens: Mapping[TargetKey, TokenOutlook]
 
 
 class ReplicaNeeds:
@@ -49,18 +64,20 @@ class ReplicaNeeds:
         self,
         statuses: Mapping[TargetKey, Status],
         answers: Sequence[TargetForecast],
-        bodies: Mapping[tuple[str, str], JsonObject],
-        leads: Mapping[TargetKey, ForecastLead],
+        bodies: Mapping[TargetKey, JsonObject],
+        beside: BesideForecasts,
         now_seconds: float,
         monotonic_seconds: float,
     ) -> None:
         """Fill ``replicas`` of those that ask for it and whose forecast is ready.
 
+        Nothing new is said where tokens count and nobody ever told how long requests are.
+
         Args:
             statuses: Of this round, changed here.
             answers: Of this round.
             bodies: Objects as they were read.
-            leads: Starts of what runs there.
+            beside: What else is known of them.
             now_seconds: Unix time.
             monotonic_seconds: Of a clock that is never set.
         """
@@ -77,40 +94,45 @@ class ReplicaNeeds:
                 continue
             if not _is_ready(statuses[key]):
                 continue
-            lead = leads.get(key)
+            lead = beside.leads.get(key)
+            rule = ReplicaRule.model_validate(asked)
+            outlook = None if rule.token_rate is None else beside.tokens.get(key)
+            demand = _demand(answer, rule, outlook)
+            if demand is None:
+                continue
             need = self._need(
-                answer,
-                ReplicaRule.model_validate(asked),
+                key,
+                rule,
+                demand,
                 LONGEST_START_SECONDS if lead is None else lead.seconds,
                 (now_seconds, monotonic_seconds),
                 (bodies[key].get("status") or {}).get("replicas"),
             )
+            if need is not None and outlook is not None:
+                reason = f"{need.reason}; {outlook.lengths}"[:512]
+                need = need.model_copy(update={"reason": reason})
             if need is not None:
                 statuses[key]["replicas"] = need.to_json()
 
     def _need(
         self,
-        answer: TargetForecast,
+        key: TargetKey,
         rule: ReplicaRule,
+        demand: ExpectedDemand,
         start_seconds: float,
         now: tuple[float, float],
         told: object,
     ) -> ReplicaNeed | None:
-        made, target = answer.made, answer.target
-        if made is None or not math.isfinite(newest := float(made.now[answer.row])):
-            return None
         if rule.start_seconds is not None:
             start_seconds = rule.start_seconds
         now_seconds, monotonic_seconds = now
-        window = StepWindow(made.data_until_seconds, target.step_seconds)
-        demand = ExpectedDemand(window, made.levels, made.quantiles[answer.row], newest)
         starts = StartTimes(start_seconds, self._interval_seconds)
         wish = needed_replicas(rule, demand, now_seconds, starts)
         if wish is None:
             return None
-        before = self._steady.get(target.key) or as_told(told, now_seconds, monotonic_seconds)
+        before = self._steady.get(key) or as_told(told, now_seconds, monotonic_seconds)
         hold_seconds = HOLD_SECONDS if rule.hold_seconds is None else rule.hold_seconds
-        steady, self._steady[target.key] = steadied_replicas(
+        steady, self._steady[key] = steadied_replicas(
             wish, monotonic_seconds, before, rule, hold_seconds
         )
         need = ReplicaNeed(
@@ -119,7 +141,23 @@ class ReplicaNeeds:
             short_risk=None if math.isnan(wish.shortfall_share) else wish.shortfall_share,
             reason=steady.reason[:512],
         )
-        return with_lowerings(need, self._steady[target.key], now_seconds)
+        return with_lowerings(need, self._steady[key], now_seconds)
+
+
+def _demand(
+    answer: TargetForecast, rule: ReplicaRule, outlook: TokenOutlook | None
+) -> ExpectedDemand | None:
+    """In the unit that the rule counts; None where nobody knows it."""
+    made, row = answer.made, answer.row
+    if made is None or (rule.token_rate is not None and outlook is None):
+        return None
+    window = StepWindow(made.data_until_seconds, answer.target.step_seconds)
+    quantiles, newest = made.quantiles[row], float(made.now[row])
+    if outlook is not None:
+        quantiles, newest = outlook.demand.steps, outlook.now_rate
+    if not math.isfinite(newest):
+        return None
+    return ExpectedDemand(window, made.levels, quantiles, newest)
 
 
 def _is_ready(status: Status) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from forecasting.series_source import Floats
@@ -35,9 +37,32 @@ def needed_rates(rates: Floats, steps: int, step_seconds: float, wait_seconds: f
         raise InputError("steps", f"1 to {len(values)}", steps)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     count = len(values) - steps + 1
-    needed = (sums[steps:] - sums[:count]) / steps
+    before = [sums[place : place + count] for place in range(steps + 1)]
+    needed = _needed(before, step_seconds, wait_seconds)
+    return np.concatenate([needed, np.full(steps - 1, np.nan)])
+
+
+def needed_in_windows(windows: Floats, step_seconds: float, wait_seconds: float) -> Floats:
+    """The same of windows that share no step.
+
+    Args:
+        windows: Arrivals a second by step, shape (n, steps), at least one step.
+        step_seconds: Width of a step.
+        wait_seconds: Longest wait that is within the objective.
+
+    Returns:
+        Shape (n,).
+    """
+    sums = np.cumsum(windows, axis=1)
+    return _needed([np.zeros(len(windows)), *sums.T], step_seconds, wait_seconds)
+
+
+def _needed(before: Sequence[Floats], step_seconds: float, wait_seconds: float) -> Floats:
+    """Of sums of the rates before each step and before the end, (steps + 1) of one shape."""
+    steps = len(before) - 1
+    needed: Floats = (before[-1] - before[0]) / steps
     for first in range(steps):
         for last in range(first + 1, steps + 1):
-            arrived = (sums[last : last + count] - sums[first : first + count]) * step_seconds
+            arrived = (before[last] - before[first]) * step_seconds
             needed = np.maximum(needed, arrived / ((last - first) * step_seconds + wait_seconds))
-    return np.concatenate([needed, np.full(steps - 1, np.nan)])
+    return needed

@@ -34,7 +34,7 @@ DEFAULT_RISK: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDemand:
-    """What is known of a service's demand.
+    """What is known of a service's demand, in the unit that its rule counts.
 
     Attributes:
         window: Steps of the forecast.
@@ -91,12 +91,12 @@ def ordered_now(
     Raises:
         InputError: a forecast that ends before an order could work.
     """
-    floor = math.ceil(require_number("nowRate", now_rate, minimum=0) / rule.rate - 1e-9)
+    floor = math.ceil(require_number("nowRate", now_rate, minimum=0) / rule.served - 1e-9)
     steps = starts.steps(step_seconds)
     if steps > np.shape(paths)[-1]:
         ends = np.shape(paths)[-1] * step_seconds
         raise InputError("paths", f"steps for {steps * step_seconds:g} s", f"{ends:g} s")
-    needs = np.ceil(highest_within(paths, steps) / rule.rate - 1e-9)
+    needs = np.ceil(highest_within(paths, steps) / rule.served - 1e-9)
     if rule.violation_price is not None:
         # What runs in any case saves nothing by not being there.
         runs = min(max(rule.least, floor), rule.most)

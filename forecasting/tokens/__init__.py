@@ -7,12 +7,13 @@
 """
 
 from forecasting.tokens.binned_lengths import LengthStatistics, binned_lengths
-from forecasting.tokens.compound_sums import token_paths, token_variance
+from forecasting.tokens.compound_sums import drawn_sums, token_paths, token_variance
 from forecasting.tokens.length_tails import lognormal_from_p99
 
 __all__ = [
     "LengthStatistics",
     "binned_lengths",
+    "drawn_sums",
     "lognormal_from_p99",
     "token_paths",
     "token_variance",

@@ -58,9 +58,20 @@ def token_paths(
         raise InputError("secondMoment", "at least the squared mean", squares[:5].tolist())
     expected = paths * lengths[:, None, None] * step_seconds
     variance = token_variance(paths, squares[:, None, None], step_seconds)
-    uniform = np.random.default_rng(seed).random(paths.shape)
+    return drawn_sums(expected, variance, seed) / step_seconds
+
+
+def drawn_sums(expected: Floats, variance: Floats, seed: int) -> Floats:
+    """One draw of each sum, of the log-normal with its mean and variance.
+
+    Args:
+        expected: Any shape, none negative.
+        variance: Of that shape.
+        seed: The same seed gives the same draws, bit for bit.
+    """
+    uniform = np.random.default_rng(seed).random(expected.shape)
     known = expected > 0
-    ratio = np.divide(variance, expected**2, out=np.zeros(paths.shape), where=known)
+    ratio = np.divide(variance, expected**2, out=np.zeros(expected.shape), where=known)
     spread = np.sqrt(np.log1p(np.minimum(ratio, MOST_RATIO)))
-    result: Floats = expected * np.exp(spread * ndtri(uniform) - spread**2 / 2) / step_seconds
+    result: Floats = expected * np.exp(spread * ndtri(uniform) - spread**2 / 2)
     return result

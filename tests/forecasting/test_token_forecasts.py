@@ -90,8 +90,9 @@ def test_peaks_of_tokens_hold_as_promised_where_the_rate_is_known() -> None:
     requests = np.full(10 * DAY, rate)
     quantiles = np.full((horizon, 3), rate)
     forecast = RequestForecast(requests, 600, quantiles, (0.5, 0.95, 0.99), np.full(3, rate))
-    found = token_demand(forecast, requests * MEAN, np.full(10 * DAY, P99))
-    assert found is not None
+    lengths = binned_lengths(requests, requests * MEAN, np.full(10 * DAY, P99), STEP)
+    assert lengths is not None
+    found = token_demand(forecast, lengths)
     random = np.random.default_rng(3)
     counts = random.poisson(rate * STEP, runs * horizon)
     mu = np.log(MEAN) - SIGMA**2 / 2

@@ -160,6 +160,10 @@ class DemandForecastSpec(ApiModel):
         CelRule(
             "!(has(self.target.powerDomain) && has(self.tokens))", "tokens are not of a powerDomain"
         ),
+        CelRule(
+            "!has(self.replicas) || !has(self.replicas.tokenRate) || has(self.tokens)",
+            "replicas.tokenRate needs tokens",
+        ),
     )
 
     @model_validator(mode="after")
@@ -175,6 +179,8 @@ class DemandForecastSpec(ApiModel):
             raise ValueError("load and heldSeries are of a powerDomain")
         if is_domain and self.tokens:
             raise ValueError("tokens are not of a powerDomain")
+        if self.replicas is not None and self.replicas.token_rate is not None and not self.tokens:
+            raise ValueError("replicas.tokenRate needs tokens")
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -19,9 +19,17 @@ class ReplicaRule(ApiModel):
     """What replicas of the target are kept for."""
 
     rate: Annotated[
-        float,
+        float | None,
         Field(gt=0, le=1e15, description="Served by one within its objectives, series' unit"),
-    ]
+    ] = None
+    token_rate: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1e15,
+            description="In place of rate: tokens a second, as spec.tokens counts them",
+        ),
+    ] = None
     risk: Annotated[
         float | None,
         Field(
@@ -76,6 +84,7 @@ class ReplicaRule(ApiModel):
     ] = 2.0
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("has(self.rate) != has(self.tokenRate)", "rate or tokenRate, one of both"),
         CelRule(
             "!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice, not both"
         ),
@@ -86,12 +95,20 @@ class ReplicaRule(ApiModel):
     )
 
     @model_validator(mode="after")
-    def _one_goal_and_bounds_in_order(self) -> Self:
+    def _one_rate_one_goal_and_bounds_in_order(self) -> Self:
+        if (self.rate is None) == (self.token_rate is None):
+            raise ValueError("rate or tokenRate, one of both")
         if self.risk is not None and self.violation_price is not None:
             raise ValueError("risk or violationPrice, not both")
         if self.least > self.most:
             raise ValueError("least exceeds most")
         return self
+
+    @property
+    def served(self) -> float:
+        """By one replica, a second: tokens where ``token_rate`` says so, else the series' unit."""
+        # The rule has one of both.
+        return cast("float", self.rate or self.token_rate)
 
 
 class ReplicaNeed(ApiModel):

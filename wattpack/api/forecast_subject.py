@@ -102,3 +102,7 @@ class ForecastTokens(ApiModel):
     p50: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.5")]
     p95: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.95")]
     p99: Annotated[float, Field(ge=0, description="Highest step, tokens a second, level 0.99")]
+    lengths_until: Annotated[
+        str | None,
+        Field(max_length=64, description="End of the newest bin that told lengths, RFC 3339"),
+    ] = None
