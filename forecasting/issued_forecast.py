@@ -93,6 +93,7 @@ class IssuedForecast:
         paths: Ascending by level.
         running: Peak of what runs now, without work that may start on free boards; None where the
             peak above knows of no free boards.
+        request_tokens: Mean length of a request; None where nobody told.
         lead: None where nobody said what runs there. Nothing is decided by it.
         account: How it did so far and what it was made of. Nothing is decided by it.
     """
@@ -113,6 +114,7 @@ class IssuedForecast:
     step_seconds: int
     paths: tuple[ForecastPath, ...]
     running: PeakQuantiles | None = None
+    request_tokens: float | None = None
     lead: IssuedLead | None = None
     account: IssuedAccount = field(default_factory=IssuedAccount)
 
@@ -183,6 +185,7 @@ def _issued(
         step_seconds=step,
         paths=_paths(status.get("quantiles", ())),
         running=_running(status.get("running"), PeakQuantiles(p50, p95, p99)),
+        request_tokens=_request_tokens(_mapping(status.get("tokens"))),
         lead=_lead(_mapping(status.get("lead"))),
         account=read_account(status),
     )
@@ -253,6 +256,14 @@ def _running(given: object, whole: PeakQuantiles) -> PeakQuantiles | None:
     if not made.p50 <= made.p95 <= made.p99:
         return None
     return PeakQuantiles(*(min(own, most) for own, most in zip(made, whole, strict=True)))
+
+
+def _request_tokens(given: Mapping[str, Any]) -> float | None:
+    """The mean length; one that makes no sense is left out, the forecast stands without it."""
+    try:
+        return require_number("status.tokens.mean", given.get("mean"), exclusive_minimum=0)
+    except InputError:
+        return None
 
 
 def _lead(given: Mapping[str, Any]) -> IssuedLead | None:

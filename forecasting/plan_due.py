@@ -24,8 +24,8 @@ from wattpack.api.capacity_question import (
     BucketSpec,
     CallGraphSpec,
     CapacityPlanSpec,
-    ForecastOfDemand,
 )
+from wattpack.api.demand_from_forecast import ForecastOfDemand
 
 __all__ = [
     "LOWER_SECONDS",
@@ -34,6 +34,7 @@ __all__ = [
     "digest_of",
     "has_moved",
     "is_early",
+    "is_young",
     "outlooks_of",
     "parts_of",
     "reasons_of",
@@ -55,16 +56,19 @@ class Outlooks:
         rates: Requests per second by (forecast, ``mark``).
         reasons: How each was decided, likewise.
         unfit: Why a forecast cannot be used, one entry each.
+        lengths: Mean tokens of a request by forecast, of those that tell them.
     """
 
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
     reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
+    lengths: Mapping[str, float] = field(default_factory=dict)
 
 
 def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> Outlooks:
     """The forecasts that the plan's demand names, of its own namespace."""
     decided: dict[tuple[str, str], Decision] = {}
+    lengths: dict[str, float] = {}
     unfit = []
     asked = [part.forecast for part in parts_of(plan.spec) if part.forecast]
     for name in sorted({one.name for one in asked}):
@@ -72,12 +76,15 @@ def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> O
         if isinstance(found, str):
             unfit.append(found)
             continue
+        if found.request_tokens is not None:
+            lengths[name] = found.request_tokens
         peak = PeakQuantiles(found.p50, found.p95, found.p99)
         decided |= {(name, one.mark): _decided(peak, one) for one in asked if one.name == name}
     return Outlooks(
         {key: made.amount for key, made in decided.items()},
         {key: made.reason for key, made in decided.items()},
         tuple(unfit),
+        lengths,
     )
 
 
@@ -159,10 +166,16 @@ def is_early(
         now_seconds: Unix time.
         lower_seconds: From an answer to one for less.
     """
-    moves, solved_seconds = _moves(status, demand), told_seconds(status.solved_at)
-    if moves is None or solved_seconds is None or any(moved > same for moved, same in moves):
+    moves = _moves(status, demand)
+    if moves is None or any(moved > same for moved, same in moves):
         return False
-    return 0 <= now_seconds - solved_seconds < lower_seconds
+    return is_young(status, now_seconds, lower_seconds)
+
+
+def is_young(status: CapacityPlanStatus, now_seconds: float, lower_seconds: float) -> bool:
+    """Whether the last answer is too young to be followed by one for less."""
+    solved_seconds = told_seconds(status.solved_at)
+    return solved_seconds is not None and 0 <= now_seconds - solved_seconds < lower_seconds
 
 
 def _moves(

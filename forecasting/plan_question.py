@@ -9,7 +9,8 @@ from capacity.mix.mix_question import Knowledge, demand_of, problem_of
 from capacity.mix.predicted_rates import RatePredictor
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import ForecastBook
-from forecasting.plan_due import Outlooks, digest_of, outlooks_of, parts_of
+from forecasting.plan_due import LOWER_SECONDS, Outlooks, digest_of, outlooks_of, parts_of
+from forecasting.plan_lengths import PlannedLength, planned_lengths, spec_with
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
 from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.errors import InputError
@@ -25,16 +26,18 @@ class PlanQuestion:
     """What to solve.
 
     Attributes:
-        plan: With the status that was said last.
+        plan: With the status that was said last, and the lengths that are planned for.
         outlooks: What its forecasts say.
         demand: Requests per second by bucket.
         digest: Of all else that the answer rests on.
+        lengths: Of answers that a forecast is asked for, by bucket.
     """
 
     plan: CapacityPlan
     outlooks: Outlooks
     demand: Mapping[str, float]
     digest: str
+    lengths: Mapping[str, PlannedLength]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +50,29 @@ class _Read:
     error: InputError | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Digest:
+    """Of one generation with these lengths, as long as the GPU types are the same."""
+
+    mark: tuple[int, tuple[int, ...]]
+    gpu_types: ProfileBook
+    digest: str
+
+
 class QuestionReader:
     """Reads plans; what depends on spec and GPU types alone is kept until these change.
 
     Args:
         predictor: Rates of language models; None: only rates that shapes give.
+        lower_seconds: From an answer to one for shorter lengths.
     """
 
-    def __init__(self, predictor: RatePredictor | None) -> None:
-        self._predictor = predictor
+    def __init__(
+        self, predictor: RatePredictor | None, lower_seconds: float = LOWER_SECONDS
+    ) -> None:
+        self._predictor, self._lower_seconds = predictor, lower_seconds
         self._read: dict[Key, _Read] = {}
-        self._digests: dict[Key, tuple[int, ProfileBook, str]] = {}
+        self._digests: dict[Key, _Digest] = {}
 
     def question(
         self,
@@ -83,8 +98,12 @@ class QuestionReader:
         key = (str(metadata.get("namespace", "")), str(metadata["name"]))
         plan = self._plan(key, body).model_copy(update={"status": status})
         outlooks = outlooks_of(plan, book, now_seconds)
+        lengths = planned_lengths(plan, outlooks.lengths, now_seconds, self._lower_seconds)
+        plan = plan.model_copy(update={"spec": spec_with(plan.spec, lengths)})
         demand = demand_of(plan.spec, outlooks.rates)
-        return PlanQuestion(plan, outlooks, demand, self._digest(key, plan, gpu_types))
+        tokens = tuple(one.tokens for one in lengths.values())
+        digest = self._digest(key, plan, gpu_types, tokens)
+        return PlanQuestion(plan, outlooks, demand, digest, lengths)
 
     def forget(self, key: Key) -> None:
         """Drop what is known of an object that is gone."""
@@ -118,13 +137,16 @@ class QuestionReader:
             self._predictor.require(spec.serving.language_model, models)
         return plan
 
-    def _digest(self, key: Key, plan: CapacityPlan, gpu_types: ProfileBook) -> str:
+    def _digest(
+        self, key: Key, plan: CapacityPlan, gpu_types: ProfileBook, tokens: tuple[int, ...]
+    ) -> str:
         kept = self._digests.get(key)
-        if kept is None or kept[0] != plan.generation or kept[1] is not gpu_types:
+        mark = plan.generation, tokens
+        if kept is None or kept.mark != mark or kept.gpu_types is not gpu_types:
             predictor = self._predictor.digest() if self._predictor else ""
-            kept = (plan.generation, gpu_types, digest_of(plan.spec, gpu_types, predictor))
+            kept = _Digest(mark, gpu_types, digest_of(plan.spec, gpu_types, predictor))
             self._digests[key] = kept
-        return kept[2]
+        return kept.digest
 
 
 def _some_demand(spec: CapacityPlanSpec) -> dict[tuple[str, str], float]:

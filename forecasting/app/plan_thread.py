@@ -21,6 +21,7 @@ from capacity.profile_library import shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.forecast_book import ForecastBook
 from forecasting.plan_due import LOWER_SECONDS, has_moved, is_early, reasons_of
+from forecasting.plan_lengths import rows_with
 from forecasting.plan_question import PlanQuestion, QuestionReader
 from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
 from forecasting.timed_predictor import TimedPredictor
@@ -101,7 +102,7 @@ class PlanThread(PeriodicThread):
         self._lower_seconds = lower_seconds
         self._clock, self._sources, self._metrics = clock, sources, metrics
         self._options = options or AnswerOptions()
-        self._reader = QuestionReader(sources.predictor)
+        self._reader = QuestionReader(sources.predictor, lower_seconds)
         self._writer = StatusWriter(kube, clock, FIELD_MANAGER)
         self._gpu_types = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[str, ...] | None = None
@@ -243,7 +244,8 @@ class PlanThread(PeriodicThread):
             margin = predictor.margin() if predictor and spec.serving is not None else None
             reasons = reasons_of(spec, question.outlooks)
             figures = status_of(answer, question.demand, margin, reasons)
-            figures = figures.model_copy(update=update)
+            rows = rows_with(figures.demand, question.lengths)
+            figures = figures.model_copy(update={**update, "demand": rows})
             self._attempts.pop(key, None)
             self._say(key, plan, figures, verdict)
         seconds = ns_to_seconds(self._clock.monotonic_ns() - began_ns)

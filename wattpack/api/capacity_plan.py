@@ -94,6 +94,9 @@ class BucketDemand(ApiModel):
 
     bucket: Annotated[str, Field(max_length=128, description="Its name")]
     requests_per_second: Annotated[float, Field(description="With its share of graphs")]
+    output_tokens: Annotated[
+        int | None, Field(ge=1, description="Of one answer, where a forecast is asked for them")
+    ] = None
     reason: Annotated[
         str | None, Field(max_length=512, description="How forecasts decided it, with the figures")
     ] = None

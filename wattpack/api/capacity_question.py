@@ -10,13 +10,17 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wattpack.api.forecast_subject import LEAST_RISK, MOST_RISK
+from wattpack.api.demand_from_forecast import (
+    LARGEST,
+    TELLS_LENGTHS,
+    ForecastOfDemand,
+    Positive,
+)
 from wattpack.api.object_meta import (
     ApiModel,
     CelRule,
     Fraction,
     ModelName,
-    Name,
     Watts,
 )
 
@@ -26,11 +30,8 @@ __all__ = [
     "BucketSpec",
     "CallGraphSpec",
     "CapacityPlanSpec",
-    "DemandPrices",
-    "DemandTail",
     "DomainSpec",
     "EmbodiedSpec",
-    "ForecastOfDemand",
     "LimitsSpec",
     "OfferSpec",
     "PhaseRates",
@@ -42,11 +43,7 @@ __all__ = [
 
 MAX_BUCKETS, MAX_GRAPHS, MAX_SHAPES = 64, 16, 128
 MAX_OFFERS, MAX_DOMAINS, MAX_CAPS = 32, 32, 16
-#: Years and shares beyond which a figure is a slip of the pen, not a plan.
-_LARGEST = 1e15
-
-Quantity = Annotated[float, Field(ge=0, le=_LARGEST)]
-Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
+Quantity = Annotated[float, Field(ge=0, le=LARGEST)]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
@@ -63,73 +60,6 @@ def _named(max_length: int, description: str, min_length: int = 0) -> Any:  # no
 
 MOST_TOKENS: Final = 2**20
 """Of a prompt and of an answer: prompts without end would take the serving model minutes."""
-
-
-class DemandTail(ApiModel):
-    """How much the windows of the highest losses count beside the mean of all (CVaR)."""
-
-    level: Annotated[
-        float,
-        Field(ge=0, le=0.99, description="Worst windows are beyond it: at 0.9 a tenth"),
-    ]
-    weight: Annotated[
-        float, Field(gt=0, le=1, description="Of their mean loss; what is left weighs that of all")
-    ]
-
-
-class DemandPrices(ApiModel):
-    """What decides how much of an uncertain demand is bought for; any currency, any time."""
-
-    capacity: Annotated[
-        Positive, Field(description="Of GPUs for one request per second over that time")
-    ]
-    unserved: Annotated[
-        Positive, Field(description="Of one request per second that is not served over it")
-    ]
-    tail: Annotated[
-        DemandTail | None, Field(description="Fear the worst windows, too; unset: the mean counts")
-    ] = None
-
-
-class ForecastOfDemand(ApiModel):
-    """Requests per second that a DemandForecast of this namespace expects."""
-
-    name: Annotated[Name, Field(description="The DemandForecast, in requests per second")]
-    level: Annotated[
-        Literal["p50", "p95", "p99"],
-        Field(description="Quantile of its window's peak that is planned for, else told below"),
-    ] = "p95"
-    risk: Annotated[
-        float | None,
-        Field(
-            ge=LEAST_RISK,
-            le=MOST_RISK,
-            description="Share of windows whose peak may be above the plan's",
-        ),
-    ] = None
-    prices: Annotated[
-        DemandPrices | None,
-        Field(description="Plan for the peak at which one GPU more costs what it serves"),
-    ] = None
-
-    cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("!(has(self.risk) && has(self.prices))", "risk or prices"),
-    )
-
-    @model_validator(mode="after")
-    def _one_way_to_choose(self) -> Self:
-        if self.risk is not None and self.prices is not None:
-            raise ValueError("risk or prices")
-        return self
-
-    @property
-    def mark(self) -> str:
-        """Alike for demands that are taken from a forecast in the same way."""
-        if self.prices is not None:
-            tail = self.prices.tail
-            told = "" if tail is None else f" tail {tail.level:g} {tail.weight:g}"
-            return f"prices {self.prices.capacity:g} {self.prices.unserved:g}{told}"
-        return self.level if self.risk is None else f"risk {self.risk:g}"
 
 
 class BucketSpec(ApiModel):
@@ -180,6 +110,24 @@ class BucketSpec(ApiModel):
         Seconds | None, Field(description="Limit on one hand-over at either link; unset: none")
     ] = None
 
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            f"!{TELLS_LENGTHS.format('self')} || has(self.outputTokens)",
+            "forecast.tellsOutputTokens needs outputTokens",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _has_a_length_until_one_is_told(self) -> Self:
+        if self.follows_lengths and self.output_tokens is None:
+            raise ValueError("forecast.tellsOutputTokens needs outputTokens")
+        return self
+
+    @property
+    def follows_lengths(self) -> bool:
+        """Whether a forecast tells how long its answers are."""
+        return self.forecast is not None and self.forecast.tells_output_tokens
+
 
 class CallGraphSpec(ApiModel):
     """A request that makes several calls: an agent, a pipeline of models."""
@@ -197,6 +145,16 @@ class CallGraphSpec(ApiModel):
             description="Bucket to mean calls per request; they add to the bucket's own demand",
         ),
     ]
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(f"!{TELLS_LENGTHS.format('self')}", "forecast.tellsOutputTokens is of buckets"),
+    )
+
+    @model_validator(mode="after")
+    def _calls_have_their_own_lengths(self) -> Self:
+        if self.forecast is not None and self.forecast.tells_output_tokens:
+            raise ValueError("forecast.tellsOutputTokens is of buckets")
+        return self
 
 
 class ServingSpec(ApiModel):
@@ -380,3 +338,18 @@ class CapacityPlanSpec(ApiModel):
             "allows; unset: cost alone decides",
         ),
     ] = None
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            f"has(self.serving) || !self.buckets.exists(b, {TELLS_LENGTHS.format('b')})",
+            "forecast.tellsOutputTokens needs serving: given rates are of one length",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _rates_can_follow_lengths(self) -> Self:
+        if self.serving is None and any(bucket.follows_lengths for bucket in self.buckets):
+            raise ValueError(
+                "forecast.tellsOutputTokens needs serving: given rates are of one length"
+            )
+        return self
