@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from forecasting.clean_history import LARGEST, STALE_BINS
+from forecasting.clean_history import STALE_BINS, clean
 from forecasting.forecast import FALLBACKS, LIMIT, Forecast
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import DAY_SECONDS, Floats, SeriesId, SeriesSource
@@ -128,12 +128,12 @@ def _outlook(
     requests = row(answer.target.series)
     tokens, lengths = np.full(len(requests), np.nan), None
     try:
-        tokens = row(asked.series)
+        tokens = _believed(row(asked.series), step)
         p99, square = (
             None if series is None else row(series)
             for series in (asked.p99_series, asked.second_moment_series)
         )
-        lengths = _lengths(requests, tokens, p99, square, (start, step))
+        lengths = _lengths(_believed(requests, step), tokens, p99, square, (start, step))
     except WattpackError as error:
         log.warning("no lengths of %s: %s", answer.target.key, error)
     if lengths is None:
@@ -148,9 +148,16 @@ def _outlook(
         peaks=made.peaks[answer.row],
     )
     now_rate = float(made.now[answer.row]) * lengths.of.mean
-    if 0 <= tokens[-1] <= LARGEST:
+    if np.isfinite(tokens[-1]):
         now_rate = float(tokens[-1])
     return TokenOutlook(lengths, token_demand(forecast, lengths.of), now_rate)
+
+
+def _believed(row: Floats, step_seconds: int) -> Floats:
+    """NaN for what no forecast of the series would rest on: nonsense, and a single wild bin."""
+    known = clean(row[None], max(1, DAY_SECONDS // step_seconds)).known[0]
+    result: Floats = np.where(known, row, np.nan)
+    return result
 
 
 def _lengths(
@@ -165,7 +172,7 @@ def _lengths(
     if found is None:
         return None
     came = np.flatnonzero(requests > 0)
-    told = np.flatnonzero((requests > 0) & (tokens >= 0))
+    told = np.flatnonzero((requests > 0) & np.isfinite(tokens))
     until_seconds = bins[0] + (int(told[-1]) + 1) * bins[1]
     return ToldLengths(found, until_seconds, bool(came[-1] - told[-1] > STALE_BINS))
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from forecasting.targets import Target, TargetKey, TokenSource
 from forecasting.tokens import LengthStatistics
+from forecasting.tokens.binned_lengths import LONGEST
 from forecasting.told_time import told_seconds
 from wattpack.api.forecast_subject import ForecastTokens
 from wattpack.kube.port import JsonObject
@@ -97,8 +98,8 @@ def stored_lengths(body: Mapping[str, Any]) -> ToldLengths | None:
     except ValidationError:
         return None
     until_seconds = told_seconds(told.lengths_until)
-    if until_seconds is None or told.mean <= 0 or told.second_moment < told.mean**2 * (1 - 1e-5):
+    if until_seconds is None or not 0 < told.mean <= LONGEST:
         return None
-    square = max(told.second_moment, told.mean**2)
+    square = min(max(told.second_moment, told.mean**2), float(LONGEST) ** 2)
     lengths = LengthStatistics(told.mean, square, told.request_p99)
     return ToldLengths(lengths, until_seconds, LENGTHS_AWAY in (status.get("flags") or ()))

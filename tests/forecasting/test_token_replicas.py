@@ -16,7 +16,7 @@ from forecasting.prewarming.token_needs import needed_tokens
 from forecasting.series_source import Floats
 from forecasting.targets import target_of
 from forecasting.tokens import LengthStatistics
-from forecasting.told_lengths import LENGTHS_AWAY
+from forecasting.told_lengths import LENGTHS_AWAY, stored_lengths
 from tests.forecasting.test_forecaster_process import DAY, RESOURCE, START_SECONDS, World
 from tests.forecasting.test_replica_minutes import MINUTES, Service, _demand
 from tests.forecasting.test_replica_minutes import RATE as MINUTE_RATE
@@ -70,6 +70,11 @@ def test_the_count_follows_tokens_and_doubles_with_lengths_at_the_same_requests(
     world.ask("long", tokens={"series": "doubled"})
     world.ask("grows", tokens={"series": "growing"})
     world.ask("wild", tokens={"series": "tokens", "secondMomentSeries": "wild"})
+    # One bin in which a counter was reset, and some without sense.
+    broken = requests * MEAN
+    broken[[NOW - 30, NOW - 20, NOW - 10, NOW - 1]] = [-5.0, np.inf, 1e300, 1e12]
+    world.source.values["broken"] = broken
+    world.ask("broken", tokens={"series": "broken"})
     world.add(
         "requests",
         target={"workload": "chat", "series": "requests", "unit": "requests per second"},
@@ -78,6 +83,7 @@ def test_the_count_follows_tokens_and_doubles_with_lengths_at_the_same_requests(
     world.round()
     assert world.count("usual") == pytest.approx(world.count("requests"), abs=1)
     assert world.count("long") == pytest.approx(2 * world.count("usual"), abs=1)
+    assert world.count("broken") == world.count("usual")
     # Of rare long requests so many steps are high that more has to be kept for them.
     assert world.count("wild") > world.count("usual")
     assert world.replicas("usual")["reason"].endswith("; 400 tokens a request")
@@ -133,6 +139,36 @@ def test_lengths_that_go_away_count_as_last_told_and_the_reason_says_since_when(
     world.source.failing = {"lost"}
     world.round(600)
     assert "replicas" not in world.status("refused")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mean": 0.0},
+        {"mean": 1e300},
+        {"mean": "many"},
+        {"lengthsUntil": "soon"},
+        {"lengthsUntil": None},
+        {"observedGeneration": 1},
+        {"reason": "AwaitingRound"},
+    ],
+)
+def test_a_status_of_nonsense_or_of_another_spec_tells_no_lengths(changes: JsonObject) -> None:
+    tokens = {"mean": MEAN, "secondMoment": 2 * MEAN**2, "requestP99": 9.0, "p50": 1.0}
+    tokens |= {"p95": 2.0, "p99": 3.0, "lengthsUntil": "1970-01-11T00:00:00Z"}
+
+    def body(changed: JsonObject) -> JsonObject:
+        told = {key: changed.get(key, value) for key, value in tokens.items()}
+        ready = {"type": "Ready", "reason": changed.get("reason", "Forecast")}
+        generation = changed.get("observedGeneration", 2)
+        status = {"observedGeneration": generation, "conditions": [ready], "tokens": told}
+        return {"metadata": {"generation": 2}, "status": status}
+
+    stored = stored_lengths(body({}))
+    assert stored is not None
+    assert (stored.of.mean, stored.until_seconds) == (MEAN, START_SECONDS)
+    assert stored_lengths(body(changes)) is None
+    assert stored_lengths({}) is None
 
 
 @pytest.mark.parametrize(
