@@ -1,9 +1,7 @@
-"""What a policy may cost the requests of the inference row: limits as data, verdicts from times.
+"""What a policy costs the requests of the inference row, from the times of several runs.
 
-A loss is a quantile of a time over the same quantile of the uncapped row, less 1. Limits of POLCA
-(arXiv 2308.12908, read second-hand: p50 and p99 by priority over six weeks, p50 of low priority up
-to 25 % in peak hours); it counts whole requests, ``EVERY`` holds first tokens and the time between
-tokens to the same limits.
+Limits are POLCA's (``published_limits``), which counts whole requests; ``every`` holds first tokens
+and the time between tokens to the same ones.
 """
 
 from __future__ import annotations
@@ -15,19 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.inference_row.latency_accounts import QUANTILES, RequestTimes
+from simulation.inference_row.published_limits import KINDS, PEAK_HOURS, SIX_WEEKS, broken
 from simulation.inference_row.request_classes import HIGH, LOW, POLCA_CLASSES
+
+__all__ = ["COUNTED", "KINDS", "PEAK_HOURS", "SIX_WEEKS", "broken", "losses", "quantiles"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-KINDS: Final = ("whole", "first", "token")
-PEAK_HOURS: Final[Mapping[str, float]] = {
-    "high_p50": 0.01,
-    "high_p99": 0.05,
-    "low_p50": 0.25,
-    "low_p99": 0.50,
-}
-SIX_WEEKS: Final[Mapping[str, float]] = {**PEAK_HOURS, "low_p50": 0.05}
 COUNTED: Final[Mapping[str, Sequence[str]]] = {"every": KINDS, "whole": ("whole",)}
 """Kinds of times that a set of limits is held against, by the set's name."""
 
@@ -54,12 +47,3 @@ def quantiles(times: Sequence[RequestTimes], of_class: Sequence[Integers]) -> di
 def losses(mine: Mapping[str, float], plain: Mapping[str, float]) -> dict[str, float]:
     """Of each quantile over the uncapped row's."""
     return {name: mine[name] / plain[name] - 1.0 for name in plain}
-
-
-def broken(
-    loss: Mapping[str, float], kinds: Sequence[str], limits: Mapping[str, float] = PEAK_HOURS
-) -> list[str]:
-    """Names of the losses that are not within their limits; what is not known is not."""
-    names = [(f"{g}_{kind}_{q}", limits[f"{g}_{q}"]) for kind in kinds
-             for g, q in (name.split("_") for name in limits)]  # fmt: skip
-    return [name for name, limit in names if not loss[name] < limit]

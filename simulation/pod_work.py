@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from simulation.request_workloads import request_workloads
 from simulation.scenario import Scenario
 from wattpack.errors import InputError
 from wattpack.gpu_resources import NVIDIA_GPU
@@ -49,7 +50,7 @@ class Work:
     Attributes:
         name: The pod's name, unique in a run.
         kind: How its GPUs are used.
-        workload: Service, training job, or ``batch``.
+        workload: Service, class of an inference row, training job, or ``batch``.
         priority_class: PriorityClass name.
         gpus: Whole GPUs.
         milli_cpu: Requested CPU.
@@ -86,19 +87,19 @@ class Work:
 
 
 def standing_works(scenario: Scenario) -> list[Work]:
-    """Replicas of services and members of training jobs, in the scenario's order."""
+    """Replicas that answer requests and members of training jobs, in the scenario's order."""
     row = scenario.row
     works = []
-    for service in scenario.services:
-        share = service.tensor_parallel / row.gpus_per_server
-        for i in range(service.replicas):
+    for serving in request_workloads(scenario):
+        share = serving.gpus / row.gpus_per_server
+        for i in range(serving.replicas):
             works.append(
                 Work(
-                    name=f"{service.name}-{i}",
+                    name=f"{serving.name}-{i}",
                     kind=WorkKind.SERVING,
-                    workload=service.name,
-                    priority_class=service.priority_class,
-                    gpus=service.tensor_parallel,
+                    workload=serving.name,
+                    priority_class=serving.priority_class,
+                    gpus=serving.gpus,
                     milli_cpu=int(0.8 * share * row.milli_cpu_per_server),
                     memory_bytes=int(0.8 * share * row.memory_bytes_per_server),
                 )

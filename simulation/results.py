@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from capacity.step_library import shipped_step_tables
 from simulation.cap_effects import URGENT, EffectFigures
+from simulation.inference_row.latency_accounts import latency_losses
+from simulation.inference_row.published_limits import KINDS, broken
 from simulation.placed import PlacementEvent
 from simulation.plant_hash import plant_sha256
 from simulation.pod_work import WorkKind
@@ -56,6 +58,9 @@ class RequestFigures(BaseModel):
 class TwinResult(BaseModel):
     """The summary of one run; every figure is simulated.
 
+    ``*_by_workload`` keys are services, or the classes of an inference row. ``request_losses`` are
+    of an inference row alone: by priority, class, kind of time and quantile, against the uncapped
+    run; ``request_slos_broken`` names those not known to be within POLCA's limits for peak hours.
     ``*_by_class`` keys are priority classes for services' requests and ``training`` and ``batch``
     for jobs. Slowdowns are against an uncapped run of the same seed and placements; see
     ``simulation.slo`` for their definition, ``simulation.cap_effects`` for that of cap to effect.
@@ -87,6 +92,10 @@ class TwinResult(BaseModel):
     uncapped_first_token_p99_seconds: dict[str, float] = Field(default_factory=dict)
     request_seconds: dict[str, RequestFigures] = Field(default_factory=dict)
     uncapped_request_seconds: dict[str, RequestFigures] = Field(default_factory=dict)
+    request_seconds_by_workload: dict[str, RequestFigures] = Field(default_factory=dict)
+    uncapped_request_seconds_by_workload: dict[str, RequestFigures] = Field(default_factory=dict)
+    request_losses: dict[str, float] = Field(default_factory=dict)
+    request_slos_broken: list[str] = Field(default_factory=list)
     pods_placed: int
     pods_pending: int
     pods_moved: int
@@ -160,10 +169,10 @@ def _latency(world: World, service: int) -> Floats:
 
 
 def by_class(world: World) -> dict[str, list[int]]:
-    """Services of each priority class."""
+    """Workloads that answer requests, of each priority class."""
     found: dict[str, list[int]] = {}
-    for i, service in enumerate(world.scenario.services):
-        found.setdefault(service.priority_class, []).append(i)
+    for i, workload in enumerate(world.workloads):
+        found.setdefault(workload.priority_class, []).append(i)
     return dict(sorted(found.items()))
 
 
@@ -191,10 +200,15 @@ def first_token_p99(world: World) -> dict[str, float]:
     return result
 
 
-def request_seconds(world: World) -> dict[str, RequestFigures]:
-    """Times to the first token and between tokens by class."""
+def by_workload(world: World) -> dict[str, list[int]]:
+    """Each workload that answers requests, by its name."""
+    return {workload.name: [i] for i, workload in enumerate(world.workloads)}
+
+
+def request_seconds(world: World, groups: Mapping[str, list[int]]) -> dict[str, RequestFigures]:
+    """Times to the first token and between tokens by group of workloads."""
     before, result = _judged_before(world), {}
-    for name, services in by_class(world).items():
+    for name, services in groups.items():
         pairs = [world.ledger.tokens_apart(i, before) for i in services]
         first, apart = (np.concatenate(column) for column in zip(*pairs, strict=True))
         if len(first) and len(apart):
@@ -209,6 +223,20 @@ def request_seconds(world: World) -> dict[str, RequestFigures]:
                 per_token_p99=p99[1],
             )
     return result
+
+
+def request_losses(world: World, uncapped: World) -> dict[str, float]:
+    """What an inference row's requests lost against the uncapped run; NaN where nobody is known.
+
+    As benchmarks count: of all that arrived in the counted time, those under way with their age.
+    """
+    if world.inference is None or uncapped.inference is None:
+        return {}
+    begin = world.inference.begin_seconds
+    counted = (begin + world.ledger.begin_seconds, begin + _judged_before(world))
+    mine, plain = world.inference.work.servers, uncapped.inference.work.servers
+    losses = latency_losses(mine, plain, counted, begin + ran_seconds(world))
+    return {name: round(loss, 6) for name, loss in losses.items()}
 
 
 def tokens(world: World) -> dict[str, float]:
@@ -254,6 +282,7 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
     """
     scenario = world.scenario
     bare, effects = plant_figures(uncapped), world.effects.figures()
+    losses = request_losses(world, uncapped)
     return TwinResult(
         scenario=scenario.name,
         policy=policy,
@@ -269,8 +298,12 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         slowdown_p99=slowdowns(world, uncapped, 0.99),
         first_token_p99_seconds=first_token_p99(world),
         uncapped_first_token_p99_seconds=first_token_p99(uncapped),
-        request_seconds=request_seconds(world),
-        uncapped_request_seconds=request_seconds(uncapped),
+        request_seconds=request_seconds(world, by_class(world)),
+        uncapped_request_seconds=request_seconds(uncapped, by_class(uncapped)),
+        request_seconds_by_workload=request_seconds(world, by_workload(world)),
+        uncapped_request_seconds_by_workload=request_seconds(uncapped, by_workload(uncapped)),
+        request_losses={name: loss for name, loss in losses.items() if np.isfinite(loss)},
+        request_slos_broken=broken(losses, KINDS) if losses else [],
         pods_placed=pods_placed(world.record),
         pods_moved=world.moved,
         cap_to_effect_seconds_p99=effects.p99_seconds,

@@ -13,6 +13,7 @@ import numpy as np
 from capacity.profile_library import gpu_profile_object
 from simulation.plant import domain_names
 from simulation.pod_work import NAMESPACE
+from simulation.request_workloads import request_workloads
 from simulation.scenario import Scenario
 from simulation.trip_bands import Points, TripBands
 from simulation.world import World
@@ -195,7 +196,8 @@ def _forecasts(scenario: Scenario) -> Objects:
         for name in domain_names(scenario)
     ]
     targets += [
-        (s.name, {"workload": s.name, "series": workload_series(s.name)}) for s in scenario.services
+        (one.name, {"workload": one.name, "series": workload_series(one.name)})
+        for one in request_workloads(scenario)
     ]
     for name, target in targets:
         body = _ours(DemandForecast.meta.kind, name, {"target": target})

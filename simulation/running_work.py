@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from capacity.step_library import shipped_step_tables
 from simulation import placed as pl
 from simulation.arrivals import RequestStream
+from simulation.inference_servers import InferenceServers
 from simulation.jobs import JobFleet, JobShape
 from simulation.placed import GpuAssignment, Placed, PlacementEvent
 from simulation.pod_work import Work, WorkKind
 from simulation.row_boards import RowBoards
 from simulation.scenario import Scenario
-from simulation.serving_queues import Replica, ServingFleet
+from simulation.serving_queues import Replica, ServingFleet, StepResult
 from simulation.serving_steps import BoardState
 from simulation.slo import Ledger
 from simulation.speeds import BATCH, TRAINING
@@ -57,6 +58,7 @@ class RunningWork:
         assignment: Which pod holds which GPUs.
         record: Every start, and every stop before the work was done.
         moved: Pods that were taken off their GPUs before their work was done.
+        inference: Servers that answer in place of the services' replicas.
     """
 
     def __init__(self, scenario: Scenario, boards: RowBoards) -> None:
@@ -66,6 +68,9 @@ class RunningWork:
         self.record: list[PlacementEvent] = []
         self.moved = 0
         self._serving = ServingFleet(n_gpus)
+        self.inference: InferenceServers | None = None
+        if scenario.inference_row is not None:
+            self.inference = InferenceServers(scenario, n_gpus)
         self._jobs = JobFleet(
             n_gpus,
             len(scenario.training),
@@ -95,7 +100,9 @@ class RunningWork:
 
     def start(self, now_ns: int, work: Work, node: int, gpus: Sequence[int]) -> None:
         """Let a pod run on GPUs of a server."""
-        if work.kind is WorkKind.SERVING:
+        if work.kind is WorkKind.SERVING and self.inference is not None:
+            slot = self.inference.start(work.name)
+        elif work.kind is WorkKind.SERVING:
             slot = self._start_replica(self._services[work.workload], node)
         else:
             slot = self._jobs.add(self._shape(work), self._done_seconds.pop(work.name, 0.0))
@@ -132,7 +139,7 @@ class RunningWork:
     def _release(self, name: str) -> Placed:
         placed = self.assignment.release(name)
         if placed.work.kind is WorkKind.SERVING:
-            self._serving.remove(placed.slot)
+            (self.inference.stop if self.inference else self._serving.remove)(placed.slot)
         else:
             self._done_seconds[name] = self._jobs.remove(placed.slot)
         return placed
@@ -153,15 +160,8 @@ class RunningWork:
             speeds: Of the boards in this step.
             ledger: Takes what was done.
         """
-        for i, stream in enumerate(self._streams):
-            self._serving.arrive(i, stream.take(begin))
         assignment, n = self.assignment, len(self._boards.bank)
-        state = BoardState(
-            assignment.slowest(pl.SERVING, speeds.drawn_over_wanted, n),
-            assignment.slowest(pl.SERVING, speeds.clock_ratio, n),
-            self._scenario.plant.decode_clock_knee_ratio,
-        )
-        result = self._serving.step(begin, seconds, state)
+        result = self._serve(begin, seconds, speeds)
         ledger.served(result)
         draw = self._jobs.draw_ratio()
         job_speed = np.minimum(
@@ -174,6 +174,20 @@ class RunningWork:
             self._finish(int(slot))
         self._count_windows(ledger)
         return self._demand(result.busy_share, result.busy_watts, draw)
+
+    def _serve(self, begin: float, seconds: float, speeds: GpuSpeeds) -> StepResult:
+        drawn, clock = speeds.drawn_over_wanted, speeds.clock_ratio
+        assignment, n = self.assignment, len(self._boards.bank)
+        if self.inference is not None:
+            return self.inference.step(begin, seconds, drawn, clock, assignment)
+        for i, stream in enumerate(self._streams):
+            self._serving.arrive(i, stream.take(begin))
+        state = BoardState(
+            assignment.slowest(pl.SERVING, drawn, n),
+            assignment.slowest(pl.SERVING, clock, n),
+            self._scenario.plant.decode_clock_knee_ratio,
+        )
+        return self._serving.step(begin, seconds, state)
 
     def _demand(self, busy_share: Floats, busy_watts: Floats, draw: Floats) -> Floats:
         types, kind, slot = self._boards.types, self.assignment.kind, self.assignment.slot
@@ -206,4 +220,4 @@ class RunningWork:
 
     def waiting_since(self, service: int) -> Floats:
         """Arrival of each request under way, simulated seconds."""
-        return self._serving.waiting_since(service)
+        return (self.inference or self._serving).waiting_since(service)

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from capacity.profile_errors import UnknownGpuModel
 from capacity.profile_library import shipped_library
+from simulation.inference_settings import InferenceRowSettings
 from simulation.plant_constants import PlantConstants, frozen_plant
 from simulation.training_fleet.fleet_settings import FleetSettings
 from wattpack.errors import InputError
@@ -369,6 +370,13 @@ class Scenario(Settings):
         FleetSettings | None,
         Field(description="Jobs of a training fleet in place of the batch pods; {} for Acme's"),
     ] = None
+    inference_row: Annotated[
+        InferenceRowSettings | None,
+        Field(
+            description="Clients of a published inference row in place of the services; {} for "
+            "POLCA's"
+        ),
+    ] = None
     faults: Annotated[tuple[FaultSettings, ...], Field(description="What goes wrong")] = ()
     control: Annotated[ControlSettings, Field(description="The product's loops")] = (
         ControlSettings()
@@ -387,14 +395,22 @@ class Scenario(Settings):
         _unique("priority_classes", names)
         works = [*(s.name for s in self.services), *(t.name for t in self.training)]
         _unique("services and training", works)
+        inference = self.inference_row
         used = [
             *((s.name, s.priority_class) for s in self.services),
             *((t.name, t.priority_class) for t in self.training),
             ("batch", self.batch.priority_class),
         ]
+        if inference is not None:
+            used += [
+                ("inference_row", inference.high_priority_class),
+                ("inference_row", inference.low_priority_class),
+            ]
         for work, name in used:
             if name not in names:
                 raise ValueError(f"{work}: priority_class {name!r} is not one of {names}")
+        if inference is not None:
+            inference.require_servers(self.row.gpus_per_server, [g.count for g in self.row.groups])
         for service in self.services:
             if service.tensor_parallel > self.row.gpus_per_server:
                 raise ValueError(f"{service.name}: tensor_parallel exceeds gpus_per_server")

@@ -31,6 +31,7 @@ from gpu.device import GpuDriver
 from simulation.cap_effects import CapEffects, DecidedCaps
 from simulation.compiled_server_row import fastest_server_row
 from simulation.fault_plan import FaultSchedule
+from simulation.inference_servers import InferenceServers
 from simulation.placed import GpuAssignment, PlacementEvent, PodUseView, bound_pods
 from simulation.plant import (
     breakers_of,
@@ -42,6 +43,7 @@ from simulation.plant import (
 from simulation.plant_breakers import Meters
 from simulation.plant_faults import StruckPlant
 from simulation.pod_work import NAMESPACE, WORK_LABEL, Work
+from simulation.request_workloads import request_workloads
 from simulation.row_boards import build_boards
 from simulation.running_work import GpuSpeeds, RunningWork
 from simulation.scenario import Scenario
@@ -119,7 +121,8 @@ class World:
         )
         self._work, self._calendar = RunningWork(scenario, boards), WorkCalendar(scenario)
         self.effects = CapEffects(len(self.bank))
-        self.ledger = Ledger(len(scenario.services))
+        self.workloads = request_workloads(scenario)
+        self.ledger = Ledger(len(self.workloads))
         self._next_sample_ns = start_ns
         self._moved_before = 0
         self.trips = 0
@@ -303,12 +306,17 @@ class World:
     def reset_accounts(self) -> None:
         """Begin the accounts here: what came before was the warm-up."""
         self.ledger = Ledger(
-            len(self.scenario.services),
+            len(self.workloads),
             begin_seconds=(self.now_ns - self.start_ns) / NS_PER_SECOND,
         )
         self.effects = CapEffects(len(self.bank))
         self.breakers.reset_peaks()
         self._moved_before = self._work.moved
+
+    @property
+    def inference(self) -> InferenceServers | None:
+        """The inference row's servers, None where services answer."""
+        return self._work.inference
 
     def unfinished_ages(self, service: int, arrived_before_seconds: float) -> Floats:
         """Ages of requests under way that arrived before a time."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from console.app.console_command import static_folder
 from simulation.app.running_demo import DemoRow
+from simulation.presets import PRESETS, preset_file
 from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
@@ -42,7 +43,13 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="wattpack demo", description=__doc__)
     add = parser.add_argument
-    add("--scenario", type=Path, help="YAML file that overrides any number (docs/scenario.md)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--scenario", type=Path, help="YAML file that overrides any number (docs/scenario.md)"
+    )
+    which.add_argument(
+        "--preset", choices=sorted(PRESETS), help="a shipped scenario in place of a file of yours"
+    )
     add("--seed", type=int, help="of every random draw (default: the scenario's)")
     add(
         "--duration",
@@ -128,9 +135,8 @@ def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
     Raises:
         InputError: naming the key of a bad file or flag.
     """
-    scenario = load_scenario(
-        arguments.scenario, seed=arguments.seed, duration_seconds=arguments.duration
-    )
+    file = preset_file(arguments.preset) if arguments.preset else arguments.scenario
+    scenario = load_scenario(file, seed=arguments.seed, duration_seconds=arguments.duration)
     replicas = _replicas(arguments)
     for index, fault in enumerate(scenario.faults):
         if fault.kind is FaultKind.CONTROLLER_CRASH:
@@ -178,7 +184,7 @@ def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
     print(document, flush=True)
     if file is not None:
         flags.write_output(file, document + "\n")
-    for line in comparison_lines(result.comparisons):
+    for line in (*comparison_lines(result.comparisons), *request_lines(result)):
         say(line)
     if result.trips or result.invariant_violations:
         say(f"FAILED: {result.trips} trips, {result.invariant_violations} invariant violations")
@@ -215,6 +221,29 @@ def comparison_lines(comparisons: Mapping[str, Comparison]) -> list[str]:
             f"{run.peak_draw_ratio:9.1%}{run.trips:7}"
         )
     return [*lines, ""]
+
+
+def request_lines(result: TwinResult) -> list[str]:
+    """What an inference row's requests met, as a table for people; empty for other work."""
+    if not result.request_losses:
+        return []
+    heads = f"{'first token p50, p99':>32}{'between tokens p50, p99':>36}"
+    lines = ["", f"{'requests (uncapped)':20}{heads}"]
+    uncapped = result.uncapped_request_seconds_by_workload
+    for name, mine in result.request_seconds_by_workload.items():
+        plain = uncapped.get(name)
+        if plain is None:
+            continue
+        pairs = [
+            (mine.first_token_p50, plain.first_token_p50),
+            (mine.first_token_p99, plain.first_token_p99),
+            (mine.per_token_p50, plain.per_token_p50),
+            (mine.per_token_p99, plain.per_token_p99),
+        ]
+        cells = "".join(f"{own:9.3f} ({other:.3f}) s" for own, other in pairs)
+        lines.append(f"{name:12}{cells}")
+    broken = ", ".join(result.request_slos_broken)
+    return [*lines, f"beyond POLCA's limits for peak hours: {broken or 'none'}", ""]
 
 
 def _apart(theirs: float, ours: float) -> str:

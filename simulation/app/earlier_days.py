@@ -6,9 +6,10 @@ lengths, iteration times and watts are those of the run. Request rates follow
     rate(t) = rate of the trace * (trough + (1 - trough) * (1 + cos(2 pi (hour - peak) / 24)) / 2)
 
 and each service draws what its share of prompt and decode time gives; the tokens that it served
-are told, too, as in the run. Services and training jobs ran on those days; the batch pods of the
-run are new, so a forecast shows the room that they may fill. Caps of those days are
-coarse too: no domain draws more than 98 % of its rating, and where they held, all did.
+are told, too, as in the run. An inference row's clients have days of their own (``ClassLoad``).
+Services and training jobs ran on those days; the batch pods of the run are new, so a forecast shows
+the room that they may fill. Caps of those days are coarse too: no domain draws more than 98 % of
+its rating, and where they held, all did.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from capacity.step_library import shipped_step_tables
 from controller.app.draw_history import HELD_SERIES
 from forecasting.series_source import BIN_SECONDS
 from forecasting.sqlite import HistoryStore
+from simulation.app.inference_loads import ClassLoad
 from simulation.app.served_tokens import TokenMeter, token_series, usual_tokens_per_second
 from simulation.plant import domain_names
 from simulation.row_objects import domain_series, workload_series
@@ -81,12 +83,19 @@ def earlier_days(world: World, wall_time_ns: int) -> EarlierDays:
     shape = day_shape(scenario, times, wall_time_ns / NS_PER_SECOND / 3600.0 % 24.0)
     means: dict[str, Floats] = {}
     gpu_watts = np.zeros(n_bins)
-    for service in scenario.services:
+    since_start = times - wall_time_ns / NS_PER_SECOND
+    for k, workload in enumerate(world.workloads):
         noise = _lasting_noise(generator, n_bins, scenario.history.noise_ratio)
-        watts = service_watts(world, service, shape * noise)
-        means[workload_series(service.name)] = watts
-        usual = usual_tokens_per_second(scenario, service)
-        means[token_series(service.name)] = usual * shape * noise
+        if scenario.inference_row is not None:
+            asked = ClassLoad(scenario, k, workload.replicas)
+            rates = asked.rates(since_start) * noise
+            watts, tokens = asked.gpu_watts(rates, since_start), asked.tokens_per_second(rates)
+        else:
+            service = scenario.services[k]
+            watts = service_watts(world, service, shape * noise)
+            tokens = usual_tokens_per_second(scenario, service) * shape * noise
+        means[workload_series(workload.name)] = watts
+        means[token_series(workload.name)] = tokens
         gpu_watts += watts
     gpu_watts += _standing_watts(world)
     gpu_watts += _idle_watts(world)
@@ -138,7 +147,7 @@ def _standing_watts(world: World) -> float:
 def _idle_watts(world: World) -> float:
     """Watts of the GPUs that services and training leave."""
     scenario = world.scenario
-    taken = sum(s.replicas * s.tensor_parallel for s in scenario.services)
+    taken = sum(one.replicas * one.gpus for one in world.workloads)
     taken += sum(job.pods * job.gpus_per_pod for job in scenario.training)
     idle = world.profiles[world.profile_of_node[0]].idle_watts
     return max(0, len(world.gpu_uuids) - taken) * idle
@@ -191,7 +200,7 @@ class DrawRecorder:
         self._next_ns = wall_time_ns + seconds_to_ns(RECORD_SECONDS)
         world, at = self._world, wall_time_ns / NS_PER_SECOND
         drawn = world.bank.drawn_watts
-        watts = {service.name: 0.0 for service in world.scenario.services}
+        watts = {one.name: 0.0 for one in world.workloads}
         for placed in world.assignment.pods.values():
             if placed.work.workload in watts:
                 watts[placed.work.workload] += float(drawn[list(placed.gpus)].sum())

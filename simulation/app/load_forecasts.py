@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.app.draw_history import HELD_SERIES
+from simulation.app.inference_loads import ClassLoad
 from simulation.app.served_tokens import full_tokens_per_board, token_series
 from simulation.plant import ROW
 from simulation.world import World
@@ -37,13 +38,20 @@ def declare_loads(api: KubeApi, world: World, *, held: bool) -> None:
 
 
 def row_loads(world: World) -> list[dict[str, Any]]:
-    """``spec.load`` of the row: every service that has replicas."""
+    """``spec.load`` of the row: all that answers requests and has replicas."""
     return [
         {
-            "series": token_series(service.name),
-            "workload": service.name,
-            "perBoard": round(full_tokens_per_board(world, service), 1),
+            "series": token_series(workload.name),
+            "workload": workload.name,
+            "perBoard": round(_full_tokens_per_board(world, k), 1),
         }
-        for service in world.scenario.services
-        if service.replicas
+        for k, workload in enumerate(world.workloads)
+        if workload.replicas
     ]
+
+
+def _full_tokens_per_board(world: World, k: int) -> float:
+    scenario = world.scenario
+    if scenario.inference_row is None:
+        return full_tokens_per_board(world, scenario.services[k])
+    return ClassLoad(scenario, k, world.workloads[k].replicas).full_tokens_per_board

@@ -85,5 +85,5 @@ class TokenMeter:
         # A counter that fell began anew at zero.
         rises = np.where(counts < last[1], counts, counts - last[1])
         seconds = (wall_time_ns - last[0]) / NS_PER_SECOND
-        names = [service.name for service in self._world.scenario.services]
+        names = [workload.name for workload in self._world.workloads]
         return dict(zip(names, (rises / seconds).tolist(), strict=True))

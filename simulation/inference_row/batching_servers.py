@@ -11,6 +11,7 @@ length, and what happens does not depend on where steps begin.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,18 @@ class BatchingServers:
     def done_seconds(self) -> Floats:
         """When each request's last token came, in the requests' order."""
         return self._in_order(self._done)
+
+    def tokens_seconds(self, which: Integers) -> tuple[Floats, Floats]:
+        """When the first and the last token of some requests came, each as ``which``."""
+        listed = self._place[which]
+        return self._first[listed], self._done[listed]
+
+    @cached_property
+    def _place(self) -> Integers:
+        """Where each request is listed."""
+        place = np.empty(len(self.requests), dtype=np.int64)
+        place[self._listed] = np.arange(len(place))
+        return place
 
     def _in_order(self, listed: Floats) -> Floats:
         ordered = np.empty(len(self.requests))
