@@ -1,10 +1,12 @@
-"""A small real server on H200s and H100s beside the twin's, same arrivals: draw and latencies.
+"""A small real server on H200s and H100s beside the twin's and capacity's model: draw, latencies.
 
 The server is our own: the shape of Llama-3.1-8B with random weights on one board, continuous
 batching with prompts in chunks (``data/h200_served`` and ``data/h100_served``, PROVENANCE.md). Its
 recordings are replayed here without a GPU. The twin gets the arrivals, capacity's step table and
 the plant's board; nothing is fitted to the recordings. Latencies are also given at steps of 0.01 s,
-since the twin's own step of 0.25 s is longer than most first tokens take.
+since the twin's own step of 0.25 s is longer than most first tokens take. Figures ``capacity_*``
+are of capacity's serving model alone under the same arrivals (``_capacity_alone``): it has the mean
+and, by its own means of seconds, the p95 of the draw, and its own first tokens and times per token.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._capacity_alone import capacity_alone
 from benchmarks._served_runs import (
     RECORDINGS,
     PowerLog,
@@ -38,7 +41,7 @@ from simulation.plant_constants import frozen_plant
 from simulation.plant_hash import plant_sha256
 
 NAME = "serving_twin"
-SUMMARY = "the twin's server against recordings of a real one (H200, H100): draw, TTFT, TPOT, rises"
+SUMMARY = "the twin's server and capacity's model against a recorded one's draw, TTFT and TPOT"
 
 LANGUAGE_MODEL: Final = "llama-3.1-8b"
 BATCHING: Final = Batching(max_batch=256, chunk_tokens=2048)
@@ -59,6 +62,10 @@ LINES: Final = {
     "tpot_p50": LATENCY_LINE,
     "fine_ttft_p50": LATENCY_LINE,
     "fine_tpot_p50": LATENCY_LINE,
+    "capacity_mean_watts": POWER_LINE,
+    "capacity_p95_watts": POWER_LINE,
+    "capacity_ttft_p50": LATENCY_LINE,
+    "capacity_tpot_p50": LATENCY_LINE,
 }
 TARGETS: Final = {
     f"{short_name(gpu)}_{key}_error_worst": Target(at_most=line)
@@ -105,7 +112,7 @@ def summary(rows: Sequence[tuple[str, int, str, Mapping[str, float]]]) -> Result
 
 
 def judge(recording: Recording, served: ServedRun) -> dict[str, float]:
-    """What was measured, and the twin's signed relative errors."""
+    """What was measured, and signed relative errors of the twin and of capacity's model."""
     gpu = recording.gpu
     own, fine = twin(gpu, served, TWIN_STEP_SECONDS), twin(gpu, served, FINE_STEP_SECONDS)
     power, begin = recording.power, served.begin_seconds
@@ -126,11 +133,13 @@ def judge(recording: Recording, served: ServedRun) -> dict[str, float]:
     found = {f"measured_{key}": value for key, value in measured.items()}
     found |= {f"{key}_error": told[key] / measured[key] - 1.0 for key in told}
     latencies = {
-        "fine_ttft_p50": float(np.median(fine.first_token_seconds)),
-        "fine_tpot_p50": float(np.nanmedian(fine.per_token_seconds)),
+        "ttft_p50": float(np.median(fine.first_token_seconds)),
+        "tpot_p50": float(np.nanmedian(fine.per_token_seconds)),
     }
     for key, value in latencies.items():
-        found[f"{key}_error"] = value / measured[key.removeprefix("fine_")] - 1.0
+        found[f"fine_{key}_error"] = value / measured[key] - 1.0
+    for key, value in by_capacity(gpu, served).items():
+        found[f"capacity_{key}_error"] = value / measured[key] - 1.0
     seconds = power.means(begin, served.seconds, 1.0)
     for span in RISES_SECONDS:
         found[f"measured_rise_{span}_seconds_watts"] = largest_rise(seconds, span)
@@ -146,6 +155,19 @@ def twin(gpu: str, served: ServedRun, step_seconds: float) -> TwinRun:
     profile = shipped_library().find(gpu)
     table = shipped_step_tables().find(profile.model, LANGUAGE_MODEL, 1)
     return play(table, served.requests, served.seconds, BATCHING, step_seconds, profile)
+
+
+def by_capacity(gpu: str, served: ServedRun) -> dict[str, float]:
+    """What capacity's serving model alone says of a run, watts and seconds."""
+    run = capacity_alone(gpu, LANGUAGE_MODEL, served, BATCHING)
+    each = round(WINDOW_SECONDS)
+    windows = run.watts[: len(run.watts) // each * each].reshape(-1, each).mean(axis=1)
+    return {
+        "mean_watts": float(windows.mean()),
+        "p95_watts": float(np.percentile(windows, 95)),
+        "ttft_p50": float(np.median(run.first_token_seconds)),
+        "tpot_p50": float(np.median(run.per_token_seconds)),
+    }
 
 
 def counted_means(power: PowerLog, begin: float, seconds: float, window: float) -> Floats:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks._served_runs import PowerLog
+from benchmarks._capacity_alone import capacity_alone
+from benchmarks._served_runs import PowerLog, ServedRun
 from benchmarks._twin_server import Batching, part_of_trace, play
 from benchmarks.board_check import averaging_window
 from benchmarks.serving_model import TableClock
 from benchmarks.serving_twin import largest_rise, summary
+from capacity.language_models import find_language_model
+from capacity.serving.deployment import Deployment
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork
 from simulation.arrivals import Requests
@@ -73,3 +76,32 @@ def test_a_part_of_a_trace_is_told_in_server_time() -> None:
     assert part.arrival_seconds == pytest.approx([1.0, 1.0, 2.0], abs=1e-5)
     assert len(np.unique(part.arrival_seconds)) == 3
     assert part.prompt_tokens.tolist() == [1.0, 2.0, 3.0]
+
+
+def served_run(arrivals: list[float], output: float) -> ServedRun:
+    n = len(arrivals)
+    requests = Requests(np.array(arrivals), np.full(n, 1000.0), np.full(n, output))
+    return ServedRun("made", "made", 0.0, 20.0, requests, np.zeros(n), np.zeros(n), {})
+
+
+def test_capacity_alone_tells_a_lone_request_s_iterations_and_the_wait_around_it() -> None:
+    run = capacity_alone("H200-SXM", "llama-3.1-8b", served_run([5.2], 401.0), Batching())
+    model = find_language_model("llama-3.1-8b")
+    deployment = Deployment(model, "H200-SXM", 1, "bf16", "bf16")
+    prompt, answer = deployment.step(1000, 0, 0), deployment.step(0, 1, 1200)
+    # One prompt is over before the regulator has seen it.
+    assert run.first_token_seconds == pytest.approx([prompt.uncapped_seconds], rel=0.05)
+    assert run.per_token_seconds == pytest.approx([answer.seconds], rel=0.05)
+    assert run.watts.shape == (20,)
+    waits = deployment.prices.gap_watts
+    assert run.watts[:4] == pytest.approx(waits)
+    assert run.watts[-5:] == pytest.approx(waits)
+    # Answers of 401 tokens at 4.5 ms: at work from 5.2 s for about two seconds.
+    assert run.watts[6] == pytest.approx(answer.mean_watts, rel=0.1)
+
+
+def test_capacity_alone_counts_as_the_recordings_do_what_ended_within_the_run() -> None:
+    run = capacity_alone("H200-SXM", "llama-3.1-8b", served_run([1.0, 19.9], 101.0), Batching())
+    assert len(run.first_token_seconds) == len(run.per_token_seconds) == 1
+    alone = capacity_alone("H200-SXM", "llama-3.1-8b", served_run([1.0, 2.5], 1.0), Batching())
+    assert (len(alone.first_token_seconds), len(alone.per_token_seconds)) == (2, 0)
