@@ -23,5 +23,5 @@ def row_marks(scenario: Scenario) -> dict[str, str]:
     """Both as figures; rows of the same hash are of the same plant (ADR 0030)."""
     return {
         "breaker_curves": breaker_curves(scenario),
-        "plant_sha256": plant_sha256(scenario.plant),
+        "plant_sha256": plant_sha256(scenario.plant, scenario.row.power_sensor),
     }

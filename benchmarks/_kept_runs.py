@@ -63,7 +63,13 @@ class RunsKind:
         # Without defaults: a setting that is new says nothing of a row that leaves it alone.
         text = json.dumps(scenario.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         told = hashlib.sha256(text.encode()).hexdigest()
-        return cls(scenario.name, told[:12], plant_sha256(scenario.plant), sources, seed)
+        return cls(
+            scenario.name,
+            told[:12],
+            plant_sha256(scenario.plant, scenario.row.power_sensor),
+            sources,
+            seed,
+        )
 
     def header(self) -> Row:
         """First line of their file, without its columns."""

@@ -115,7 +115,7 @@ def judged(scenario: Scenario, days: float, count: int) -> Row:
     boards = np.concatenate([one.board_watts for one in samples])
     acme = acme_watts()
     row: Row = {
-        "plant_sha256": plant_sha256(scenario.plant),
+        "plant_sha256": plant_sha256(scenario.plant, scenario.row.power_sensor),
         "servers": scenario.row.servers,
         "server_ks": distance(servers, acme["seren_gpu_server_w"]),
         "board_ks_seren": distance(boards, acme["seren_gpu_w"]),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from gpu.simulated.board_arrays import BoardBank, BoardSpec, WriteDelays
+from gpu.simulated.board_spec import PowerSensor
 from simulation.capping_boards import CappingRegulation, row_loops
 from simulation.compiled_boards import fastest_bank
 from simulation.plant import node_names
@@ -56,7 +57,7 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
     of_node = [names.index(g.gpu_model) for g in row.groups for _ in range(g.count)]
     profile_of_node = interleaved(of_node)
     specs = [
-        _spec(profiles[profile_of_node[node]], name, i)
+        _spec(profiles[profile_of_node[node]], name, i, row.power_sensor)
         for node, name in enumerate(node_names(scenario))
         for i in range(row.gpus_per_server)
     ]
@@ -85,7 +86,25 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
     )
 
 
-def _spec(profile: GpuProfile, node: str, index: int) -> BoardSpec:
+WITHOUT_AVERAGE = ("A100", "A30", "V100", "T4")
+"""GPU types whose nvmlDeviceGetPowerUsage is no average: GA100 and older (NVML API reference)."""
+
+
+def sensor_of(gpu_model: str, power_sensor: str) -> PowerSensor:
+    """What the power fields of a board of a type show in a scenario.
+
+    Args:
+        gpu_model: wattpack's name of the type.
+        power_sensor: ``row.power_sensor``.
+    """
+    if power_sensor != "by_type":
+        return PowerSensor(power_sensor)
+    if gpu_model.split("-")[0] in WITHOUT_AVERAGE:
+        return PowerSensor.SAMPLED
+    return PowerSensor.AVERAGED_AND_SAMPLED
+
+
+def _spec(profile: GpuProfile, node: str, index: int, power_sensor: str) -> BoardSpec:
     return BoardSpec(
         uuid=GpuUuid(f"GPU-{node}-{index}"),
         model=profile.product_names[0],
@@ -97,6 +116,7 @@ def _spec(profile: GpuProfile, node: str, index: int) -> BoardSpec:
         max_limit_watts=profile.max_limit_watts,
         max_clock_mhz=round(profile.max_clock_mhz),
         knee_watts=profile.knee_watts,
+        sensor=sensor_of(profile.model, power_sensor),
     )
 
 

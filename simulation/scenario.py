@@ -119,6 +119,13 @@ class RowSettings(Settings):
     milli_cpu_per_server: Annotated[int, Field(ge=1000, le=10**7, description="milliCPU")] = 224_000
     memory_bytes_per_server: Annotated[int, Field(ge=2**30, le=2**45, description="bytes")] = 2**41
     meter: Annotated[MeterSettings, Field(description="Meter at each breaker")] = MeterSettings()
+    power_sensor: Annotated[
+        Literal["averaged", "sampled", "by_type"],
+        Field(
+            description="What boards tell of their draw: means of a second; 25 ms of each 100; "
+            "or what each type has (GA100 samples alone, later ones both)"
+        ),
+    ] = "averaged"
     bmc: Annotated[
         Literal["none", "simulated"],
         Field(description="Whether BMCs tell what whole servers draw (Redfish, IPMI), or nobody"),
@@ -421,7 +428,7 @@ class Scenario(Settings):
     @property
     def plant_frozen(self) -> bool:
         """Whether the plant is the calibrated one."""
-        return self.plant == frozen_plant()
+        return self.plant == frozen_plant() and self.row.power_sensor == "averaged"
 
     @property
     def row_rating_watts(self) -> float:

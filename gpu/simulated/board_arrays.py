@@ -4,7 +4,8 @@ A power limit works late and not exactly. It is read back at once; lowered, it a
 board's own delay. The board holds what its *sensor* reads, which is up to 5 % off, so the error
 moves the true draw; it holds worse below its knee and cannot go below what the silicon needs. How
 it holds is the regulation's (``board_regulation``). Limits and locks vanish on reboot and driver
-reload. Sensors average over the trailing second; they and the energy counter carry the same gain.
+reload. Sensors average over the trailing second or show samples (``PowerSensor``); they and the
+energy counter carry the same gain.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gpu.simulated.board_spec import (
     power_at_clock,
 )
 from gpu.simulated.late_limits import NO_DELAYS, LateLimits, WriteDelays
+from gpu.simulated.power_samples import PowerSamples
 from gpu.simulated.recent_draws import RecentDraws
 from gpu.simulated.simulated_device import SimulatedDevice, SimulatedDriver
 from wattpack.errors import InputError
@@ -118,6 +120,7 @@ class BoardBank:
         self.knee_watts = np.where(knee > 0, knee, 0.55 * self.default_limit_watts)
         self.hold_watts = np.where(hold > 0, hold, 0.9 * self.min_limit_watts)
         self._knee_room_watts = np.maximum(self.knee_watts - self.min_limit_watts, 1e-9)
+        self._samples = PowerSamples(self.specs)
 
     def _draw_spread(self, generator: np.random.Generator) -> None:
         n = len(self.specs)
@@ -127,7 +130,7 @@ class BoardBank:
 
     def _start_state(self, start_ns: int) -> None:
         n = len(self.specs)
-        self.now_ns = start_ns
+        self._start_ns = self.now_ns = start_ns
         self.limit_watts = self.default_limit_watts.copy()
         self.lock_max_mhz = np.zeros(n)  # 0 = no lock
         self._seen_lock_mhz = np.zeros(n)
@@ -257,19 +260,30 @@ class BoardBank:
     # -- sensors ---------------------------------------------------------------------------------
 
     def sensed_draw_watts(self) -> Floats:
-        """Sensed mean over the trailing second, (n,)."""
+        """Sensed mean over the trailing second, or the newest sample where there is none, (n,)."""
         if "average" not in self._sensed:
             mean = self._history.mean_watts(SENSOR_WINDOW_SECONDS)
+            if self._samples.any_average:
+                mean = np.where(self._samples.of_average, self._sample_watts(), mean)
             self._sensed["average"] = mean * self.sensor_gain
         return self._sensed["average"]
 
     def sensed_instant_draw_watts(self) -> Floats:
-        """Sensed power at the end of the last step, (n,).
+        """Sensed power of the latest window at the end of the last step, (n,).
 
-        A real sensor shows the mean of 25 ms in each 100 ms. The last tick, of at most 100 ms,
-        stands for it: what a board does in less is in the tick's mean.
+        The last tick, of at most 100 ms, or the newest sample: what a board does in less than a
+        tick is in the tick's mean.
         """
-        return self._instant_watts * self.sensor_gain
+        if not self._samples.any_latest:
+            return self._instant_watts * self.sensor_gain
+        watts = np.where(self._samples.of_latest, self._sample_watts(), self._instant_watts)
+        return np.asarray(watts * self.sensor_gain)
+
+    def _sample_watts(self) -> Floats:
+        if "sample" not in self._sensed:
+            since = (self.now_ns - self._start_ns) / NS_PER_SECOND
+            self._sensed["sample"] = self._samples.newest_watts(self._history, since)
+        return self._sensed["sample"]
 
     def counter_joules(self) -> Floats:
         """Energy counters since each board's driver was loaded, with the sensors' gain, (n,)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,11 @@ def node_boards(node: NodeName, count: int, model: str) -> list[BoardSpec]:
 SENSOR_WINDOW_SECONDS = 1.0
 """nvmlDeviceGetPowerUsage: 1 s average on Ampere and newer except GA100 (NVML API reference)."""
 
+SAMPLE_PERIOD_SECONDS = 0.1
+SAMPLE_SECONDS = 0.025
+"""A sampled sensor: the mean of 25 ms, anew each 100 ms. Source: arXiv 2312.02741 (A100, H100).
+That H200s and older boards do the same is assumed; ours' samples scatter as such ones would."""
+
 SENSOR_GAIN_SPREAD = 0.05
 """Largest relative gain error of a board's sensor. Source: arXiv 2312.02741."""
 
@@ -67,6 +73,19 @@ CLOCK_POWER_EXPONENT = 2.2
 The plant's own, on purpose: it judges what agent and controller assume."""
 
 
+class PowerSensor(StrEnum):
+    """What a board's two power fields, the average and the latest window, show.
+
+    ``averaged``: the last second's mean, and the mean of the last tick of at most 100 ms.
+    ``averaged_and_sampled``: the last second's mean, and the newest sample (Ampere and newer).
+    ``sampled``: the newest sample, since the board has no average (GA100 and older).
+    """
+
+    AVERAGED = "averaged"
+    AVERAGED_AND_SAMPLED = "averaged_and_sampled"
+    SAMPLED = "sampled"
+
+
 @dataclass(frozen=True, slots=True)
 class BoardSpec:
     """One board's constants.
@@ -74,6 +93,7 @@ class BoardSpec:
     Attributes:
         knee_watts: Limit below which regulation gets worse; 0 means 55 % of the default limit.
         hold_watts: Least power to which the board can bring a full load; 0 means 90 % of min.
+        sensor: What its power fields show.
     """
 
     uuid: GpuUuid
@@ -88,6 +108,7 @@ class BoardSpec:
     min_clock_mhz: int = 210
     knee_watts: float = 0.0
     hold_watts: float = 0.0
+    sensor: PowerSensor = PowerSensor.AVERAGED
 
     def __post_init__(self) -> None:
         for name in ("idle_watts", "knee_watts", "hold_watts"):

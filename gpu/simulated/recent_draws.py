@@ -97,6 +97,25 @@ class RecentDraws:
         share = (moment - self.ends[i]) / (self.ends[i + 1] - self.ends[i])
         return np.asarray(before + share * (self.rows[i + 1] - before))
 
+    def mean_watts_each(self, begin_ago_seconds: Floats, end_ago_seconds: Floats) -> Floats:
+        """Mean draw of each board between two moments of its own before now, (n,).
+
+        Args:
+            begin_ago_seconds: At most what is kept, and more than the end's, (n,).
+            end_ago_seconds: At least 0, (n,).
+        """
+        now = self.ends[self.last]
+        joules = self._at_each(now - end_ago_seconds) - self._at_each(now - begin_ago_seconds)
+        return np.asarray(joules / (begin_ago_seconds - end_ago_seconds), dtype=np.float64)
+
+    def _at_each(self, moments: Floats) -> Floats:
+        """Energy of each board at its moment, (n,)."""
+        after = np.searchsorted(self.ends[: self.last + 1], moments, side="right")
+        i, board = np.clip(after - 1, 0, self.last - 1), np.arange(len(moments))
+        share = (moments - self.ends[i]) / (self.ends[i + 1] - self.ends[i])
+        before = self.rows[i, board]
+        return np.asarray(before + share * (self.rows[i + 1, board] - before), dtype=np.float64)
+
     def scale(self, which: Integers, ratio: Floats) -> None:
         """Multiply the draws that are kept of some boards, each by its ratio, both (k,)."""
         first, last = self._oldest(), self.last

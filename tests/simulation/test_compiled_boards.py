@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpu.simulated.board_arrays import BoardBank, BoardSpec, WriteDelays
+from gpu.simulated.board_spec import PowerSensor
 from simulation.capping_boards import CappingRegulation, row_loops
 from simulation.compiled_boards import CompiledBank
 from wattpack.compiled import AVAILABLE
@@ -27,7 +28,8 @@ STATE = (
 def specs() -> list[BoardSpec]:
     return [
         BoardSpec(GpuUuid(f"GPU-{i}"), "NVIDIA H200", NodeName(f"n{i // EACH}"), i % EACH, IDLE,
-                  700.0, 200.0, 700.0, 1980, knee_watts=450.0 if i % 3 else 0.0)
+                  700.0, 200.0, 700.0, 1980, knee_watts=450.0 if i % 3 else 0.0,
+                  sensor=tuple(PowerSensor)[i % 3])
         for i in range(BOARDS)
     ]  # fmt: skip
 
@@ -83,6 +85,9 @@ def test_compiled_boards_are_the_boards(seed: int) -> None:
                 getattr(plain, name), getattr(compiled, name), f"{name} in window {window}"
             )
         np.testing.assert_array_equal(plain.sensed_draw_watts(), compiled.sensed_draw_watts())
+        np.testing.assert_array_equal(
+            plain.sensed_instant_draw_watts(), compiled.sensed_instant_draw_watts()
+        )
         held += int((plain.shed_watts > 0.0).sum())
         turned += int(((plain.shed_watts > 0.0) & (plain.shed_watts < 1.0)).sum())
     assert held > WINDOWS
