@@ -37,6 +37,16 @@ class Age:
         return {"seconds": seconds, "cause": self.cause}
 
 
+def seen_now_seconds(wall_time_ns: int, seen: Age) -> float:
+    """The fleet's time now, Unix seconds; a simulation sets it, so no clock of ours tells it.
+
+    Args:
+        wall_time_ns: Of the newest view.
+        seen: How old that is.
+    """
+    return wall_time_ns / NS_PER_SECOND + (seen.seconds or 0.0)
+
+
 def age(now_ns: int, newest_ns: int | None, cause: str) -> Age:
     """The age at a time; the cause only counts once the figures are grey."""
     if newest_ns is None:

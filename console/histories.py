@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wattpack.live_view import LiveDomain
@@ -62,29 +62,39 @@ class Histories:
 
 @dataclass(slots=True)
 class DayBins:
-    """Ten-minute means of the last day of each domain, as far as this server has seen it."""
+    """Ten-minute means of the last day by name, as far as this server has seen it."""
 
     bins: dict[str, dict[int, tuple[float, int]]] = field(default_factory=dict)
+    most: int = MAX_DOMAINS
 
     def add(self, wall_time_ms: int, domains: Iterable[LiveDomain]) -> None:
         """Count a tick's draws into their bins."""
-        now = wall_time_ms // (1000 * BIN_SECONDS)
         for domain in domains:
-            if domain.name not in self.bins and len(self.bins) >= MAX_DOMAINS:
-                self.bins.pop(min(self.bins, key=lambda name: max(self.bins[name], default=0)))
-            kept = self.bins.setdefault(domain.name, {})
-            total, count = kept.get(now, (0.0, 0))
-            kept[now] = (total + domain.draw_watts, count + 1)
-            if len(kept) > DAY_BINS:
-                del kept[min(kept)]
+            self.note(domain.name, wall_time_ms, domain.draw_watts)
 
-    def columns(self, domain: str) -> dict[str, list[float | None]]:
-        """``startSeconds`` of each bin of the day up to the newest, and its mean ``drawWatts``."""
-        kept = self.bins.get(domain, {})
+    def note(self, name: str, wall_time_ms: int, value: float) -> None:
+        """Count one value into its bin; who was seen longest ago leaves room for a new name."""
+        now = wall_time_ms // (1000 * BIN_SECONDS)
+        if name not in self.bins and len(self.bins) >= self.most:
+            self.bins.pop(min(self.bins, key=lambda known: max(self.bins[known], default=0)))
+        kept = self.bins.setdefault(name, {})
+        total, count = kept.get(now, (0.0, 0))
+        kept[now] = (total + value, count + 1)
+        if len(kept) > DAY_BINS:
+            del kept[min(kept)]
+
+    def means(self, name: str) -> tuple[list[float], list[float | None]]:
+        """Start of each bin of the day up to the newest, Unix seconds, and its mean."""
+        kept = self.bins.get(name, {})
         oldest, newest = min(kept, default=0), max(kept, default=-1)
         places = range(max(oldest, newest - DAY_BINS + 1), newest + 1)
-        means = [kept[at][0] / kept[at][1] if at in kept else None for at in places]
-        return {"startSeconds": [float(at * BIN_SECONDS) for at in places], "drawWatts": means}
+        found = [kept[at][0] / kept[at][1] if at in kept else None for at in places]
+        return [float(at * BIN_SECONDS) for at in places], found
+
+    def columns(self, domain: str) -> Mapping[str, Sequence[float | None]]:
+        """``startSeconds`` of each bin of a domain's day, and its mean ``drawWatts``."""
+        starts, means = self.means(domain)
+        return {"startSeconds": starts, "drawWatts": means}
 
 
 def with_gaps(points: Sequence[Point]) -> dict[str, list[float | None]]:

@@ -19,6 +19,7 @@ from console.app.console_http import Sources, create_app
 from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource, ReplicaReader
 from console.app.placement_source import PlacementSource
+from console.app.service_forecast_source import ServiceForecastSource
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted, until_told_to_end
@@ -37,7 +38,7 @@ class Upstreams:
 
     Attributes:
         controller_urls: Live view of each controller replica.
-        api: For pods, placement plans and CapacityPlans.
+        api: For pods, placement plans, CapacityPlans and DemandForecasts.
         token_file: What we show to the controllers; None for nothing.
     """
 
@@ -63,11 +64,14 @@ class ConsoleServer:
         self.live = LiveSource(upstreams.controller_urls, clock, upstreams.token_file)
         self.placement = PlacementSource(upstreams.api, clock)
         self.capacity = CapacityPlanSource(upstreams.api, clock)
+        self.forecasts = ServiceForecastSource(upstreams.api, clock)
         self.gpu_types = GpuTypesSource(upstreams.api, clock)
         self._readers = [ReplicaReader(self.live, url, clock) for url in self.live.urls]
         self._socket = _listen(host, port)
         self.port = int(self._socket.getsockname()[1])
-        sources = Sources(self.live, self.placement, self.gpu_types, self.capacity, access)
+        sources = Sources(
+            self.live, self.placement, self.gpu_types, self.capacity, self.forecasts, access
+        )
         self._server = _uvicorn(create_app(sources, static_folder()))
         self._thread = threading.Thread(target=self._serve, name="console-http", daemon=True)
 
@@ -78,6 +82,7 @@ class ConsoleServer:
         self.placement.start()
         self.gpu_types.start()
         self.capacity.start()
+        self.forecasts.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -87,6 +92,7 @@ class ConsoleServer:
         self.placement.stop()
         self.gpu_types.stop()
         self.capacity.stop()
+        self.forecasts.stop()
         for reader in self._readers:
             reader.stop()
         if self._thread.is_alive():

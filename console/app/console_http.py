@@ -2,7 +2,7 @@
 
 Who may look is decided in one place (``wattpack.http_access``): the Host header on everything, a
 bearer token with the right to read the live view on everything below ``/api``, and pods' names and
-CapacityPlans only of namespaces where the caller may list pods.
+CapacityPlans and DemandForecasts only of namespaces where the caller may list pods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from console.app.event_stream import Hub, Namespaces, build_of, stream, with_sho
 from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
+from console.app.service_forecast_source import ServiceForecastSource
 from console.cap_reasons import explain_gpu
+from console.freshness import seen_now_seconds
 from wattpack.errors import InputError
 from wattpack.http_access import LIVE_VIEW, HttpAccess, HttpRefusal, pods_in
 from wattpack.live_view import LiveView
@@ -45,6 +47,7 @@ class Sources:
     placement: PlacementSource
     gpu_types: GpuTypesSource
     capacity: CapacityPlanSource
+    forecasts: ServiceForecastSource
     access: HttpAccess
 
 
@@ -52,7 +55,7 @@ def create_app(sources: Sources, static: Path) -> FastAPI:
     """The application; ``static`` is the folder of the built front end."""
     app = FastAPI(title="wattpack console", version="v1", docs_url=None, redoc_url=None)
     build = build_of((static / "index.html").read_bytes())
-    hub = Hub(sources.live, sources.placement, sources.capacity, build)
+    hub = Hub(sources.live, sources.placement, sources.capacity, sources.forecasts, build)
     app.middleware("http")(_harden)
     _add_health(app, sources)
     _add_views(app, sources)
@@ -77,7 +80,12 @@ def _add_health(app: FastAPI, sources: Sources) -> None:
     def healthz() -> JSONResponse:
         """200 while what is shown is fresh; 503 with the cause when it is not."""
         view, age = sources.live.latest()
-        ages = {"live": age, **sources.placement.ages(), **sources.capacity.ages()}
+        ages = {
+            "live": age,
+            **sources.placement.ages(),
+            **sources.capacity.ages(),
+            **sources.forecasts.ages(),
+        }
         stale = {name: a.cause or "stale" for name, a in ages.items() if a.is_stale}
         if view is not None and not view.leading:
             stale["live"] = "no controller leads"
@@ -138,6 +146,23 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
     def capacity_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """CapacityPlans with their answers."""
         return sources.capacity.view(namespaces)[1]
+
+    @app.get("/api/v1/forecasts")
+    def forecasts_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
+        """DemandForecasts of services, the worst first."""
+        view, age = sources.live.latest()
+        now = None if view is None else seen_now_seconds(view.wall_time_ns, age)
+        return sources.forecasts.view(namespaces, now)[1]
+
+    @app.get("/api/v1/forecasts/{namespace}/{name}")
+    def forecast_fan(
+        namespace: str, name: str, namespaces: Namespaces = allowed
+    ) -> Mapping[str, Any]:
+        """Steps of one of them, and what the console saw of its last day."""
+        fan = sources.forecasts.fan(f"{namespace}/{name}", namespaces)
+        if fan is None:
+            raise HTTPException(404, "no such DemandForecast of a service")
+        return fan
 
     @app.get("/api/v1/explain/gpu/{uuid}")
     def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
@@ -214,5 +239,6 @@ def _visible(sources: Sources, request: Request) -> Namespaces:
     view, _ = sources.live.latest()
     pods = () if view is None else view.gpus.pod
     namespaces = {pod.partition("/")[0] for pod in pods if pod}
-    namespaces |= sources.placement.namespaces() | sources.capacity.namespaces()
+    for source in (sources.placement, sources.capacity, sources.forecasts):
+        namespaces |= source.namespaces()
     return access.visible_namespaces(caller, namespaces)

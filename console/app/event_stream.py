@@ -18,9 +18,10 @@ from starlette.concurrency import run_in_threadpool
 from console.app.capacity_plan_source import CapacityPlanSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
+from console.app.service_forecast_source import ServiceForecastSource
 from console.cap_reasons import shown_pod
 from console.frames import Cursor, Event, FrameBook
-from console.freshness import GREY_SECONDS, RED_SECONDS
+from console.freshness import GREY_SECONDS, RED_SECONDS, seen_now_seconds
 from console.overview import overview
 from wattpack.live_view import LiveView
 
@@ -42,6 +43,7 @@ class Position:
     cursor: Cursor = field(default_factory=Cursor)
     placement: int = -1
     capacity: int = -1
+    forecasts: int = -1
     namespaces: Namespaces = None
 
 
@@ -52,6 +54,7 @@ class Hub:
         live: The controllers' view.
         placement: Pods and plans.
         capacity: CapacityPlans.
+        forecasts: DemandForecasts of services.
         build: Names this release's front end: a page of another one loads itself anew.
     """
 
@@ -60,10 +63,11 @@ class Hub:
         live: LiveSource,
         placement: PlacementSource,
         capacity: CapacityPlanSource,
+        forecasts: ServiceForecastSource,
         build: str,
     ) -> None:
         self._live, self._placement, self._build = live, placement, build
-        self._capacity = capacity
+        self._capacity, self._forecasts = capacity, forecasts
         self._lock = threading.Lock()
         self._books: dict[Namespaces, tuple[LiveView, FrameBook]] = {}
         self._open = 0
@@ -108,7 +112,17 @@ class Hub:
         if version != position.capacity:
             found.append(("capacity", _json(capacity)))
             position = replace(position, capacity=version)
-        ages = {"live": age, **self._placement.ages(), **self._capacity.ages()}
+        now_seconds = None if view is None else seen_now_seconds(view.wall_time_ns, age)
+        version, forecasts = self._forecasts.view(namespaces, now_seconds)
+        if version != position.forecasts:
+            found.append(("service-forecasts", _json(forecasts)))
+            position = replace(position, forecasts=version)
+        ages = {
+            "live": age,
+            **self._placement.ages(),
+            **self._capacity.ages(),
+            **self._forecasts.ages(),
+        }
         first_line = overview(view, age)
         pulse = {
             "ages": {name: value.to_json() for name, value in ages.items()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class LiveSource:
         with self._lock:
             return self._histories.columns(domain)
 
-    def day(self, domain: str) -> dict[str, list[float | None]]:
+    def day(self, domain: str) -> Mapping[str, Sequence[float | None]]:
         """Ten-minute means of a domain's last day."""
         with self._lock:
             return self._days.columns(domain)

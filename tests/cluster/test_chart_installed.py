@@ -491,6 +491,8 @@ def test_nothing_is_evicted_where_nobody_opted_in(release: Release, space: str) 
         ("forecaster", "list", "pods", True),
         ("forecaster", "watch", "pods", False),
         ("console", "list", "pods", True),
+        ("console", "watch", "demandforecasts.wattpack.io", True),
+        ("console", "patch", "demandforecasts.wattpack.io/status", False),
         ("console", "patch", "powerdomains.wattpack.io", False),
     ],
 )

@@ -15,6 +15,8 @@ from simulation.pod_work import NAMESPACE
 from tests.console.capacity_plans import plan
 from tests.console.console_bench import Bench, Gate
 from tests.console.screenshots import keep_screenshot
+from tests.console.service_forecasts import forecast
+from tests.console.test_service_forecasts import put
 from tests.console.views import WALL_NS, make_view
 from wattpack.api import CapacityPlan
 from wattpack.kube.port import PODS, PRIORITY_CLASSES
@@ -350,8 +352,10 @@ def test_the_page_can_be_read(bench: Bench, page: Page, look: str) -> None:
     for i in range(5):
         bench.api.create(PODS, gpu_pod(f"train-{i}", 8), NAMESPACE)
     put_plans(bench, plan())
+    put(bench.api, forecast())
     page.goto(bench.url)
     is_live(page)
+    expect(page.locator("#service-chart canvas")).to_be_visible()
     page.focus("#heat")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#why")).to_contain_text("Lifted when")

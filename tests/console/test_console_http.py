@@ -15,6 +15,7 @@ from console.app.event_stream import Hub, Position
 from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
+from console.app.service_forecast_source import ServiceForecastSource
 from console.freshness import Age
 from simulation.kube.embedded_api import EmbeddedKube
 from tests.console.views import make_view
@@ -49,9 +50,13 @@ class Console:
         self.placement.pump()
         self.capacity = CapacityPlanSource(self.api, clock)
         self.capacity.pump()
+        self.forecasts = ServiceForecastSource(self.api, clock)
+        self.forecasts.pump()
         access = HttpAccess(["console.example"], None if insecure else self.api, clock)
         gpu_types = GpuTypesSource(self.api, clock)
-        sources = Sources(self.live, self.placement, gpu_types, self.capacity, access)
+        sources = Sources(
+            self.live, self.placement, gpu_types, self.capacity, self.forecasts, access
+        )
         app = create_app(sources, folder / "static")
         self.client = TestClient(app, base_url="http://console.example")
 
@@ -74,6 +79,9 @@ class Console:
         ("/api/v1/placement", 200),
         ("/api/v1/gpu-types", 200),
         ("/api/v1/capacity", 200),
+        ("/api/v1/forecasts", 200),
+        ("/api/v1/forecasts/team/nobody", 404),
+        ("/api/v1/forecasts/%00/%25", 404),
         ("/api/v1/history/row", 200),
         ("/api/v1/history/nobody", 200),
         ("/api/v1/history/%25", 200),
@@ -126,6 +134,8 @@ def test_strangers_and_foreign_names_see_nothing(tmp_path: Path) -> None:
         "/api/v1/live",
         "/api/v1/placement",
         "/api/v1/capacity",
+        "/api/v1/forecasts",
+        "/api/v1/forecasts/team/chat",
         "/api/v1/stream",
         "/api/v1/history/row",
     ):
@@ -151,7 +161,7 @@ def test_the_right_to_list_pods_shows_their_names(tmp_path: Path) -> None:
 
 
 def hub(console: Console) -> Hub:
-    return Hub(console.live, console.placement, console.capacity, "b1")
+    return Hub(console.live, console.placement, console.capacity, console.forecasts, "b1")
 
 
 def names(events: list[tuple[str, str]]) -> list[str]:
@@ -164,7 +174,7 @@ def test_a_stream_gets_everything_once_and_then_a_pulse_each_second(tmp_path: Pa
     first, position = stream.events(Position(), None)
     assert names(first) == [
         "topology", "caps", "temperature", "decisions", "forecasts", "domains", "tick",
-        "placement", "capacity", "pulse",
+        "placement", "capacity", "service-forecasts", "pulse",
     ]  # fmt: skip
     second, position = stream.events(position, None)
     assert names(second) == ["pulse"]

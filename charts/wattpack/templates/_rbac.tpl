@@ -79,7 +79,7 @@
 {{- include "wattpack.rules.reviews" . }}
 {{- end }}
 {{- define "wattpack.rules.console" }}
-- {apiGroups: [wattpack.io], resources: [gpuprofiles, placementplans, capacityplans], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [gpuprofiles, placementplans, capacityplans, demandforecasts], verbs: [list, watch]}
 - {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
 # The controllers' live view; whoever looks at the console needs the same right.

@@ -1,10 +1,12 @@
 // What is expected of one domain, and how far that can be believed.
 
 import uPlot from "uplot";
+import { accountFacts, type Fact, offsetWords } from "./account";
 import { getJson } from "./connection";
-import { element, make, say } from "./dom";
-import { count, kilowatts, percent, span } from "./format";
-import type { Account, Domain, Forecast } from "./model";
+import { element, say } from "./dom";
+import { FactList } from "./factlist";
+import { kilowatts } from "./format";
+import type { Domain, Forecast } from "./model";
 import { colour, look } from "./power";
 
 interface Day {
@@ -13,33 +15,18 @@ interface Day {
 }
 
 type Column = (number | null)[];
-type Fact = [string, (Node | string)[]];
 
 const HEIGHT = 260;
 const BIN_SECONDS = 600;
 const DAY_EVERY_MS = 60_000; // a bin is ten minutes: older by a minute changes nothing that can be seen
 const WORDS: Record<string, string> = { Forecast: "in use", Fallback: "last day's peak instead", Contradicted: "contradicted", NoForecast: "none" };
-/** Of flags that a domain's forecast can have; the flag itself stays: status and metrics say no more. */
-const FLAG_WORDS: Record<string, string> = {
-  "by-load": "steps follow what its services serve, which tells most of its draw",
-  "aside-away": "its load, who serves it, or its held caps are not there, so its draw is taken as it is",
-  "aside-gaps": "its load or its held caps are missing in over 5 % of its history",
-  "new-level": "its past is no longer like its present",
-  uncalibrated: "too few such promises are over to correct this one",
-  rehearsing: "its history is still gone through",
-  "planned-event": "something planned changed it",
-  "no-history": "less than a day is known, so it is its ceiling",
-  stale: "the newest half hour is missing",
-  gaps: "over 5 % of its history is missing",
-};
-
 export class ForecastPanel {
   private plot: uPlot | null = null;
   private name = "";
   private day: Day = { startSeconds: [], drawWatts: [] };
   private askedMs = -Infinity;
   private drawn = "";
-  private told = "";
+  private readonly facts = new FactList(element("forecast-facts"));
   private latest: [number, Domain, Forecast | null] | null = null;
 
   constructor() {
@@ -66,7 +53,7 @@ export class ForecastPanel {
     const exceeded = domain.forecast_state === "Forecast" && domain.forecast_p99_watts !== null && domain.draw_watts > domain.forecast_p99_watts;
     chip.dataset.state = exceeded ? "Exceeded" : domain.forecast_state;
     say(chip, exceeded ? "in use, exceeded now" : (WORDS[domain.forecast_state] ?? domain.forecast_state));
-    this.tell(facts(domain, timeMs / 1000));
+    this.facts.show(facts(domain, timeMs / 1000));
     this.draw(timeMs / 1000, domain, forecast);
   }
 
@@ -76,14 +63,6 @@ export class ForecastPanel {
     if (day === null || this.name !== name) return;
     this.day = day;
     if (this.latest !== null) this.show(...this.latest);
-  }
-
-  /** The list is made anew only when something on it changed: a reader may be selecting text. */
-  private tell(list: Fact[]): void {
-    const text = JSON.stringify(list.map(([name, value]) => [name, ...value.map((part) => (typeof part === "string" ? part : part.textContent))]));
-    if (text === this.told) return;
-    this.told = text;
-    element("forecast-facts").replaceChildren(...list.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", ...value)]));
   }
 
   private draw(now: number, domain: Domain, forecast: Forecast | null): void {
@@ -154,54 +133,6 @@ function facts(domain: Domain, now: number): Fact[] {
   list.push(["Peak expected", [`p50 ${kilowatts(domain.forecast_p50_watts)}, p95 ${kilowatts(domain.forecast_p95_watts)}, p99 ${kilowatts(domain.forecast_p99_watts)}${stands}`]]);
   if (domain.forecast_reason !== "" && domain.forecast_state !== "Forecast") list.push(["Why", [domain.forecast_reason]]);
   const account = domain.forecast_account;
-  return account === null || account === undefined ? list : [...list, ...accountFacts(account, now)];
-}
-
-function accountFacts(account: Account, now: number): Fact[] {
-  const list: Fact[] = [];
-  const ago = (seconds: number): string => `${span(Math.max(0, Math.floor((now - seconds) / 60) * 60))} ago`;
-  list.push(["p99 held", [keptWords(account)]]);
-  if (account.reserve_ratio !== null) list.push(["Reserve", [`${account.reserve_ratio.toFixed(2)} × the peaks that came`]]);
-  if (account.tiers.length > 0) list.push(["Made by", [tiersOf(account)]]);
-  const calibration = account.calibration;
-  if (calibration !== null) {
-    const offset = calibration.offset_p99_watts === null ? "" : `; ${calibration.offset_p99_watts < 0 ? "takes" : "adds"} ${kilowatts(Math.abs(calibration.offset_p99_watts))} ${calibration.offset_p99_watts < 0 ? "off" : "to"} the p99`;
-    const updated = calibration.updated_seconds === null ? "" : `, newest ${ago(calibration.updated_seconds)}`;
-    const seen = `${count(calibration.live_windows, "live window")} and ${calibration.rehearsed_windows} rehearsed`;
-    // Where boards are known, rehearsed windows were of other promises: they make the record above and correct nothing.
-    const none = account.flags.includes("uncalibrated");
-    list.push(["Calibrated on", [none ? `nothing yet: too few of ${seen} were promised as this one is` : `${seen}${updated}${offset}`]]);
-  }
-  const fitted = account.fitted_until_seconds === null ? "" : `, models fitted on data until ${ago(account.fitted_until_seconds)}`;
-  list.push(["Data until", [`${ago(account.data_until_seconds)}${fitted}`]]);
-  if (account.model_version !== "") list.push(["Version", [account.model_version]]);
-  if (account.flags.length > 0) list.push(["Flags", [account.flags.map(flagWords).join("; ")]]);
-  return list;
-}
-
-function flagWords(flag: string): string {
-  const words = FLAG_WORDS[flag];
-  return words === undefined ? flag : `${flag}: ${words}`;
-}
-
-/** How often the p99 held; promises that were really made apart from windows gone through afterwards. */
-function keptWords(account: Account): string {
-  const windows = account.windows ?? 0, broken = account.violations ?? 0;
-  if (windows === 0) return "no window is over yet";
-  const bound = (share: number | null): string => share === null ? "" : `; over at most ${percent(share)} of them (95 % sure)`;
-  const live = account.live_windows, missed = account.live_violations ?? 0;
-  if (live === null) return `${windows - broken} of ${count(windows, "window")}, ${count(broken, "violation")}${bound(account.violation_bound)}`;
-  const rehearsed = windows - live, kept = `${rehearsed - broken + missed} of ${rehearsed} rehearsed`;
-  if (live === 0) return `no live window is over yet; ${kept}${bound(account.violation_bound)}`;
-  const told = `${live - missed} of ${count(live, "live window")}, ${count(missed, "violation")}${bound(account.live_violation_bound)}`;
-  return rehearsed > 0 ? `${told}; ${kept}` : told;
-}
-
-function tiersOf(account: Account): HTMLElement {
-  const cells = account.tiers.flatMap((tier) => {
-    const share = make("span", "share");
-    share.style.width = percent(tier.weight).replace(" ", "");
-    return [make("span", "", tier.name), share, make("span", "", percent(tier.weight))];
-  });
-  return make("div", "tiers", ...cells);
+  if (account === null || account === undefined) return list;
+  return [...list, ...accountFacts(account, now, account.data_until_seconds, offsetWords(account.calibration?.offset_p99_watts, kilowatts))];
 }

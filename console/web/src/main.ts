@@ -13,16 +13,18 @@ import { Freshness } from "./freshness";
 import { renderGpuTable } from "./gputable";
 import { GpuTypesPanel } from "./gputypes";
 import { HeatMap, type Mode } from "./heat";
-import { applyChange, type Capacity, type Decision, type Forecast, type Hello, type Placement, type Pulse, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
+import { applyChange, type Capacity, type Decision, type Forecast, type Hello, type Placement, type Pulse, type ServiceForecasts, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
 import { renderPlacement } from "./pods";
 import { PowerChart } from "./power";
 import type { Message } from "./relay";
+import { ServicesPanel } from "./services";
 import { explain } from "./why";
 
 const state = new State();
 const freshness = new Freshness();
 const chart = new PowerChart(element("power-past"), element("power-future"), element("forecast-note"));
 const forecast = new ForecastPanel();
+const services = new ServicesPanel();
 const choice = element<HTMLSelectElement>("domain-choice");
 const search = element<HTMLInputElement>("search");
 const heat = new HeatMap(element<HTMLCanvasElement>("heat"), element("tip"), state, select);
@@ -84,6 +86,7 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
     renderGpuTable(state, matches, (gpu) => heat.select(gpu));
     showPlacement();
     tellCapacityAges(state.tick?.wallTimeMs ?? 0);
+    services.tellTime(tick.wallTimeMs);
     refresh();
   },
   placement(body: Placement) {
@@ -93,6 +96,9 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
   capacity(body: Capacity) {
     capacity = body;
     showCapacity();
+  },
+  "service-forecasts"(body: ServiceForecasts) {
+    services.take(body);
   },
   pulse(pulse: Pulse, agoMs: number) {
     freshness.take(pulse, agoMs);

@@ -33,9 +33,7 @@ export interface Room {
 }
 
 /** How a forecast did so far, and what it was made of; null where it does not say. Unix seconds. */
-export interface Account {
-  issued_seconds: number;
-  data_until_seconds: number;
+export interface AccountFigures {
   windows: number | null;
   violations: number | null;
   violation_bound: number | null;
@@ -46,8 +44,20 @@ export interface Account {
   tiers: { name: string; weight: number }[];
   model_version: string;
   fitted_until_seconds: number | null;
-  calibration: { live_windows: number; rehearsed_windows: number; offset_p99_watts: number | null; updated_seconds: number | null } | null;
+  calibration: Calibration | null;
   flags: string[];
+}
+
+export interface Calibration {
+  live_windows: number;
+  rehearsed_windows: number;
+  updated_seconds: number | null;
+}
+
+export interface Account extends AccountFigures {
+  issued_seconds: number;
+  data_until_seconds: number;
+  calibration: (Calibration & { offset_p99_watts: number | null }) | null;
 }
 
 /** What a domain may draw before a replica that is ordered now works. */
@@ -66,6 +76,43 @@ export interface Forecast {
   step_seconds: number;
   p50_watts: number[];
   p99_watts: number[];
+}
+
+/** A DemandForecast of a service; values in its unit, Unix seconds. */
+export interface ServiceForecast {
+  name: string;
+  subject: string;
+  unit: string;
+  state: string;
+  why: string;
+  now: number | null;
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+  method: string;
+  issued_seconds: number | null;
+  data_until_seconds: number | null;
+  valid_until_seconds: number | null;
+  account: AccountFigures & { calibration: (Calibration & { offset_p99: number | null }) | null };
+  lead: { workload: string; seconds: number; p99?: number } | null;
+  tokens: { mean: number; requestP99: number; p50: number; p95: number; p99: number } | null;
+  replicas: { count: number; withinSeconds: number; shortRisk?: number; reason?: string; lowerings?: number; loweredAt?: string } | null;
+}
+
+export interface ServiceForecasts {
+  forecasts: ServiceForecast[];
+  more: number;
+  hidden: number;
+  states: Record<string, number>;
+}
+
+/** Quantiles of the steps of one of them, and its last day as the console has seen it. */
+export interface Fan {
+  start_seconds: number | null;
+  step_seconds: number | null;
+  levels: number[];
+  values: number[][];
+  past: { start_seconds: number[]; values: (number | null)[] };
 }
 
 export interface Decision {
