@@ -54,6 +54,8 @@ def test_the_dashboard_shows_the_running_demo(demo: DemoRow, page: Page) -> None
     expect(page.locator("#pod-count")).to_contain_text("placed", timeout=60_000)
     expect(page.locator("#pod-count")).not_to_contain_text("0 placed,", timeout=90_000)
     expect(page.locator("#plans tbody tr").first).not_to_contain_text("No plan", timeout=60_000)
+    expect(page.locator("#services-table tbody tr")).to_have_count(3, timeout=60_000)
+    expect(page.locator("#services-count")).to_contain_text("3 forecasts")
     # Caps are raised slowly after a start: the picture is of the row at work.
     expect(page.locator("#heat-summary")).not_to_contain_text("96 of 96", timeout=120_000)
     # Simulated time starts at 22:13:20; by then batch pods compete for the rest of the row.

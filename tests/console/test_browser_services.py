@@ -37,13 +37,8 @@ def of_many_kinds(bench: Bench) -> None:
     put(bench.api, forecast("digest", conditions=[stale], **plain))
     put(bench.api, forecast("embed", **missed(4, of=30), **plain))
     put(bench.api, forecast("rerank", flags=["above-p99"], **plain))
-    fall: dict[str, Any] = {
-        "fallback": True,
-        "method": "last-24h-max",
-        "tiers": [],
-        "flags": ["gaps"],
-    }
-    put(bench.api, forecast("vision", **fall, **plain))
+    fallen: dict[str, Any] = {"fallback": True, "method": "last-24h-max", "tiers": []}
+    put(bench.api, forecast("vision", flags=["gaps"], **fallen, **plain))
 
 
 def see_a_day(bench: Bench) -> None:
