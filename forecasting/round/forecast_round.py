@@ -68,10 +68,9 @@ def step(
 
 
 def _with_flags_of(
-    source: SeriesSource, answer: TargetForecast, missing: Mapping[SeriesId, str]
+    source: SeriesSource, answer: TargetForecast, missing: Mapping[SeriesId, tuple[str, ...]]
 ) -> TargetForecast:
-    """The answer with what its source was short of."""
-    flags = tuple(source_flags(source, answer.target.series))
-    if (flag := missing.get(answer.target.identity)) is not None:
-        flags = (*flags, flag)
-    return replace(answer, source_flags=flags)
+    """The answer with what its source was short of; what draw and asides share is told once."""
+    own = source_flags(source, answer.target.series)
+    beside = missing.get(answer.target.identity, ())
+    return replace(answer, source_flags=tuple(dict.fromkeys((*own, *beside))))

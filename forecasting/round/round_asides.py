@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from forecasting.clean_history import MAX_GAP_SHARE
 from forecasting.power_forecast.draw_aside import DrawAside
-from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesId, SeriesSource
+from forecasting.series_source import (
+    DAY_SECONDS,
+    Floats,
+    History,
+    SeriesId,
+    SeriesSource,
+    source_flags,
+)
 from forecasting.targets import Target
 from wattpack.errors import WattpackError
 
@@ -25,6 +32,10 @@ day: a name that nothing bears, a series that ended, a history that does not ans
 
 ASIDE_GAPS: Final = "aside-gaps"
 """Flag of a domain with something beside its draw that is missing for over 5 % of the draw."""
+
+PARTIAL: Final = "partial"
+"""Flag of an answer that a store behind the history had no part in, as sources tell it. Of a load
+or a held share it is as bad as of the draw: their sums are too low, and so is what is learned."""
 
 MOST_FAILURES: Final = 5
 """In a round: a history that does not answer must not be asked for every domain."""
@@ -48,8 +59,8 @@ class AsideReader:
 
     def read(
         self, member: Target, history: History, row: int
-    ) -> tuple[DrawAside | None, str | None]:
-        """What goes with a domain's draw, and the flag of what is missing of it.
+    ) -> tuple[DrawAside | None, tuple[str, ...]]:
+        """What goes with a domain's draw, and the flags of what is missing of it.
 
         Args:
             member: Who is asked for; nothing goes with what is no domain.
@@ -58,7 +69,7 @@ class AsideReader:
         """
         new = [one.watts for one in member.changes if one.at_seconds > history.until_seconds]
         if not (member.load or member.held_series or new):
-            return None, None
+            return None, ()
         loads = [self._row(one.series, history) for one in member.load]
         held = None if member.held_series is None else self._row(member.held_series, history)
         day = slice(-max(1, DAY_SECONDS // history.step_seconds), None)
@@ -68,9 +79,21 @@ class AsideReader:
         )
         drawn = np.isfinite(np.asarray(history.values[row], dtype=np.float64))
         beside = [*_of_those_served(member, loads), *([] if held is None else [held])]
-        flag = ASIDE_AWAY if unserved else _missing(beside, drawn, day)
+        missing = ASIDE_AWAY if unserved else _missing(beside, drawn, day)
+        flags = () if missing is None else (missing,)
+        if self._has_partial(member, [*loads, *([] if held is None else [held])]):
+            flags = (*flags, PARTIAL)
         aside = DrawAside(_load_watts(member, loads), _share(held), float(sum(new)))
-        return aside, flag
+        return aside, flags
+
+    def _has_partial(self, member: Target, rows: Sequence[Floats]) -> bool:
+        """Whether some row is a part of itself; of one that was not read nothing newer is told."""
+        names = [one.series for one in member.load]
+        names += [] if member.held_series is None else [member.held_series]
+        return any(
+            PARTIAL in source_flags(self.source, name) and bool(np.isfinite(row).any())
+            for name, row in zip(names, rows, strict=True)
+        )
 
     def _row(self, series: SeriesId, history: History) -> Floats:
         """A series over the bins, NaN where it cannot be read, (n_bins,)."""
@@ -128,13 +151,13 @@ def _missing(beside: Sequence[Floats], drawn: NDArray[np.bool_], day: slice) -> 
 
 def asides_of(
     reader: AsideReader, members: Sequence[Target], history: History
-) -> tuple[dict[SeriesId, DrawAside], dict[SeriesId, str]]:
+) -> tuple[dict[SeriesId, DrawAside], dict[SeriesId, tuple[str, ...]]]:
     """By name of the history's series, and the flags of those that miss some; one member a row."""
     asides, flags = {}, {}
     for row, (name, member) in enumerate(zip(history.series, members, strict=True)):
-        aside, flag = reader.read(member, history, row)
+        aside, missing = reader.read(member, history, row)
         if aside is not None:
             asides[name] = aside
-        if flag is not None:
-            flags[name] = flag
+        if missing:
+            flags[name] = missing
     return asides, flags

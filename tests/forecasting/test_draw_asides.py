@@ -484,6 +484,32 @@ def test_what_goes_with_a_draw_and_is_not_there_is_said(
     assert told & set(short.status("row")["flags"]) == {flag}
 
 
+@pytest.mark.parametrize(
+    ("doubted", "flagged"),
+    [({"held"}, True), ({"load"}, True), ({"held", "load", "domain:row"}, True), (set(), False)],
+)
+def test_a_forecast_whose_load_or_held_share_is_partial_is_partial(
+    doubted: set[str], flagged: bool
+) -> None:
+    world = Served(heldSeries="held", load=LOAD)
+    world.source.doubted = doubted
+    assert world.process.tick()
+    flags = world.status("row").get("flags", [])
+    assert flags.count("partial") == flagged
+    assert world.ready("row")["status"] == "True"
+
+
+def test_a_partial_series_of_another_domain_flags_nobody_else() -> None:
+    world = Served(heldSeries="held")
+    target = {"powerDomain": "row", "series": "domain:row"}
+    world.add("other", target=target, heldSeries="held-other")
+    world.source.values["held-other"] = np.zeros(12 * DAY)
+    world.source.doubted = {"held-other"}
+    assert world.process.tick()
+    assert "partial" in world.status("other")["flags"]
+    assert "partial" not in world.status("row").get("flags", [])
+
+
 def test_a_service_that_sleeps_misses_nothing() -> None:
     world = Served(load=LOAD)
     unserved(world)

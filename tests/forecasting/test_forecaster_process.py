@@ -41,6 +41,11 @@ class _Source(MemorySource):
 
     down = False
     failing: frozenset[str] | set[str] = frozenset()
+    doubted: frozenset[str] | set[str] = frozenset()
+
+    def flags(self, series: SeriesId) -> tuple[str, ...]:
+        """A store behind the history did not answer about what is doubted."""
+        return ("partial",) if series in self.doubted else ()
 
     def fetch(
         self, series: Sequence[SeriesId], start: int, end: int, step_seconds: int = 600
