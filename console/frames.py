@@ -43,7 +43,10 @@ _COLUMNS = {
 }
 
 
-_MOVING = ("draw_watts", "worst_watts", "survivable_watts", "heat", "band", "capped_gpus")
+_MOVING = (
+    "draw_watts", "worst_watts", "survivable_watts", "heat", "band", "capped_gpus",
+    "would_be_capped_gpus",
+)  # fmt: skip
 _NOT_STANDING = {*_MOVING, "forecast_window"}
 
 

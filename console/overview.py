@@ -35,6 +35,9 @@ GROUPS: Mapping[str, frozenset[CapReason]] = {
     "override": frozenset({CapReason.OVERRIDE}),
     "dry run": frozenset({CapReason.DRY_RUN}),
 }
+DRY_RUN_GROUP = "dry run"
+"""Of GPUs that caps would hold: they are told, and not counted as capped."""
+
 _GROUP_OF = {int(reason): name for name, reasons in GROUPS.items() for reason in reasons}
 
 
@@ -48,7 +51,7 @@ class Overview:
         domain: Whose headroom is told: the one with the least share left.
         headroom_watts: Budget less draw.
         headroom_share: Of the budget.
-        capped: GPUs by reason, only those that occur.
+        capped: GPUs by reason, only those that occur; with those that would be, in dry run.
         gpus: All GPUs.
         enforcement: Enforce, DryRun, or how many of the domains enforce.
         limit: When the limit will be reached, by the forecast, in words.
@@ -73,7 +76,7 @@ class Overview:
             "headroomWatts": self.headroom_watts,
             "headroomShare": self.headroom_share,
             "capped": dict(self.capped),
-            "cappedGpus": sum(self.capped.values()),
+            "cappedGpus": sum(self.capped.values()) - self.capped.get(DRY_RUN_GROUP, 0),
             "gpus": self.gpus,
             "enforcement": self.enforcement,
             "limit": self.limit,
@@ -109,7 +112,10 @@ def headroom_share(domain: LiveDomain) -> float:
 
 
 def capped_by_reason(view: LiveView) -> dict[str, int]:
-    """GPUs held below their request, by group of reason; what a newer controller says is other."""
+    """GPUs held below their request, by group of reason; what a newer controller says is other.
+
+    Those of the group ``dry run`` would be held, and are not.
+    """
     counts = dict.fromkeys([*GROUPS, "other"], 0)
     for reason in view.gpus.reason:
         if reason != CapReason.NOT_CAPPED:

@@ -110,6 +110,8 @@ class LiveDomain(_View):
         guaranteed_limit_watts: The most that ``guaranteed_watts`` may be (I1).
         base_watts: What bands are shares of: what the feeds carry, or a lower budget.
         calm_watts: A brake ends at or below it; capping ends with ``uncapped_watts`` below it, too.
+        capped_gpus: Held below their request.
+        would_be_capped_gpus: Those that caps would hold, were it not for DryRun; nothing does.
         uncapped_watts: What would be drawn without caps, as the bands expect it.
         recovering: Nothing is raised above guaranteed caps until servers were heard for long enough
             and the breaker is cool (I6).
@@ -137,6 +139,7 @@ class LiveDomain(_View):
     base_watts: float | None = None
     calm_watts: float | None = None
     uncapped_watts: float | None = None
+    would_be_capped_gpus: int = 0
     recovering: bool = False
     servers: int | None = None
     heard_servers: int | None = None

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
+from controller.app.live_view_builder import capped_by_domain, would_be_capped_by_domain
 from controller.app.metric_makers import RisingCounters, makers
 from controller.app.odd_servers import odd_servers
 from controller.app.outlook_metrics import OutlookMetrics
@@ -30,7 +31,6 @@ class _Told(NamedTuple):
     topology: Topology
     seen: Observations
     decisions: Decisions
-    capped: Sequence[int]
 
 
 _DOMAIN_FIGURES: Final[Mapping[tuple[str, str], Callable[[_Told], ArrayLike]]] = {
@@ -79,7 +79,14 @@ _DOMAIN_FIGURES: Final[Mapping[tuple[str, str], Callable[[_Told], ArrayLike]]] =
         "Share of its boards' summed draws that a domain expects at one time",
     ): lambda t: t.decisions.coincidence,
     ("band", "0 normal, 1 releasing, 2 capping, 3 brake"): lambda t: t.decisions.band,
-    ("capped_gpus", "GPUs held below their request"): lambda t: t.capped,
+    (
+        "capped_gpus",
+        "GPUs held below their request, without those that only DryRun lets be",
+    ): lambda t: capped_by_domain(t.topology, t.decisions),
+    (
+        "would_be_capped_gpus",
+        "GPUs that caps would hold below their request, were it not for DryRun; nothing holds them",
+    ): lambda t: would_be_capped_by_domain(t.topology, t.decisions),
 }
 """Name, text and values of each figure that every domain has, (n_domains,)."""
 
@@ -117,11 +124,9 @@ class DomainMetrics:
         )
         self._bands: dict[str, int] = {}
 
-    def show(
-        self, topology: Topology, seen: Observations, decisions: Decisions, capped: Sequence[int]
-    ) -> None:
+    def show(self, topology: Topology, seen: Observations, decisions: Decisions) -> None:
         """Export the domains of one tick; of one that is gone no alert reads a last figure."""
-        names, told = topology.tree.names, _Told(topology, seen, decisions, capped)
+        names, told = topology.tree.names, _Told(topology, seen, decisions)
         self._forget(set(self._bands) - set(names))
         for gauge, values_of in self._figures.items():
             for name, value in zip(names, np.asarray(values_of(told)).tolist(), strict=True):
@@ -283,11 +288,9 @@ class ControllerMetrics:
         )
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
 
-    def observe(
-        self, topology: Topology, seen: Observations, decisions: Decisions, capped: list[int]
-    ) -> None:
-        """Export one tick; ``capped`` counts GPUs below request by domain."""
-        self.domains.show(topology, seen, decisions, capped)
+    def observe(self, topology: Topology, seen: Observations, decisions: Decisions) -> None:
+        """Export one tick."""
+        self.domains.show(topology, seen, decisions)
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.stale_readings.set(int(decisions.stale_readings.sum()))

@@ -101,9 +101,19 @@ def namespace_of(pod: str) -> str:
 
 def capped_by_domain(topology: Topology, decisions: Decisions) -> IntArray:
     """GPUs held below their request in each domain's subtree, (n_domains,)."""
-    held = (decisions.reason != CapReason.NOT_CAPPED).astype(np.float64)
+    reason = decisions.reason
+    held: BoolArray = (reason != CapReason.NOT_CAPPED) & (reason != CapReason.DRY_RUN)
+    return _below(topology, held)
+
+
+def would_be_capped_by_domain(topology: Topology, decisions: Decisions) -> IntArray:
+    """GPUs that caps would hold were it not for DryRun, likewise; nothing holds them."""
+    return _below(topology, decisions.reason == CapReason.DRY_RUN)
+
+
+def _below(topology: Topology, gpus: BoolArray) -> IntArray:
     direct: FloatArray = np.bincount(
-        topology.domain_of_gpu, weights=held, minlength=topology.n_domains
+        topology.domain_of_gpu, weights=gpus.astype(np.float64), minlength=topology.n_domains
     ).astype(np.float64)
     return topology.tree.sum_up(direct).astype(np.int64)
 
@@ -121,12 +131,14 @@ class DomainCounts:
     Attributes:
         gpus: All of them.
         capped: Those held below their request.
+        would_be_capped: Those that would be, were it not for DryRun.
         servers: All of them.
         heard_servers: Those with a fresh report.
     """
 
     gpus: IntArray
     capped: IntArray
+    would_be_capped: IntArray
     servers: IntArray
     heard_servers: IntArray
 
@@ -139,6 +151,7 @@ def _counts(topology: Topology, decisions: Decisions) -> DomainCounts:
     return DomainCounts(
         gpus=gpus_by_domain(topology),
         capped=capped_by_domain(topology, decisions),
+        would_be_capped=would_be_capped_by_domain(topology, decisions),
         servers=below(np.ones(topology.n_nodes, dtype=np.bool_)),
         heard_servers=below(~decisions.silent_nodes),
     )
@@ -214,6 +227,7 @@ def _domain(
         enforcement="Enforce" if tree.enforce[index] else "DryRun",
         gpus=int(counted.gpus[index]),
         capped_gpus=int(counted.capped[index]),
+        would_be_capped_gpus=int(counted.would_be_capped[index]),
         forecast_p50_watts=known.p50_watts if known else None,
         forecast_p95_watts=known.p95_watts if known else None,
         forecast_p99_watts=known.p99_watts if known else None,

@@ -19,7 +19,7 @@ from controller.app.controller_metrics import ControllerMetrics
 from controller.app.decision_log import DecisionLog
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.forecast_reader import Outlooks
-from controller.app.live_view_builder import ViewContext, capped_by_domain, live_view
+from controller.app.live_view_builder import ViewContext, live_view
 from controller.app.running_topology import DesiredTopology
 from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.budget import budget_watts, override_cap_watts
@@ -258,9 +258,7 @@ class Ticker:
         # Readers of the view get a copy: they run in other threads.
         self._recent_shown = tuple(self._recent)
         seconds = (self._clock.monotonic_ns() - started_ns) / NS_PER_SECOND
-        self._metrics.observe(
-            topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
-        )
+        self._metrics.observe(topology, seen, decisions)
         self._metrics.observe_servers(seen, decisions, asked=self._servers.max_age_ns > 0)
         domains = self._desired.objects.domains
         metered = {

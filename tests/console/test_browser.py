@@ -95,6 +95,21 @@ def test_the_answer_changes_when_the_cluster_changes(bench: Bench, page: Page) -
     expect(page.locator("#state")).to_have_text("SAFE")
 
 
+def test_what_would_be_capped_in_dry_run_is_not_told_as_capped(bench: Bench, page: Page) -> None:
+    bench.changes["dry_run"] = True
+    page.goto(bench.url)
+    expect(page.locator("#heat-summary")).to_have_text(
+        "0 of 416 GPUs capped, 40 would be", timeout=25_000
+    )
+    expect(page.locator("#capped")).to_have_text("0")
+    expect(page.locator("#capped-note")).to_have_text("of 416 GPUs: 40 would be, but for dry run")
+    row = page.locator("#domains tbody tr:first-child td:nth-child(10)")
+    expect(row).to_have_text("0 / 416, 40 would be")
+    bench.changes["dry_run"] = False
+    expect(page.locator("#heat-summary")).to_have_text("40 of 416 GPUs capped")
+    expect(row).to_have_text("40 / 416")
+
+
 def test_gpu_types_show_their_roofline_draw_and_cap_curves(bench: Bench, page: Page) -> None:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

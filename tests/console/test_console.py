@@ -164,6 +164,7 @@ def test_capped_gpus_are_told_by_reason() -> None:
         "silent": 1, "untrusted": 1, "override": 1, "dry run": 1, "other": 1,
     }  # fmt: skip
     assert line.state == "CAPPING"
+    assert line.to_json()["cappedGpus"] == 14, "of 15, one would be and is not"
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def make_view(
     draw: float = 0.93,
     state: str = "Forecast",
     flags: tuple[str, ...] = ("gaps",),
+    dry_run: bool = False,
 ) -> LiveView:
     rating = gpus * 850.0
     per_rack = -(-gpus // racks)
@@ -85,7 +86,7 @@ def make_view(
             worst_watts=1.2 * (rating if name == "row" else rating / racks),
             heat=0.01,
             band="CAPPING" if capped and name == "row" else "NORMAL",
-            enforcement="Enforce",
+            enforcement="DryRun" if dry_run else "Enforce",
             release_watts=0.88 * (rating if name == "row" else rating / racks),
             survivable_watts=1.25 * (rating if name == "row" else rating / racks),
             base_watts=rating if name == "row" else rating / racks,
@@ -93,7 +94,8 @@ def make_view(
             uncapped_watts=1.01 * (rating if name == "row" else rating / racks),
             raise_watts_per_second=0.02 * (rating if name == "row" else rating / racks),
             gpus=gpus if name == "row" else per_rack,
-            capped_gpus=capped if name == "row" else 0,
+            capped_gpus=capped if name == "row" and not dry_run else 0,
+            would_be_capped_gpus=capped if name == "row" and dry_run else 0,
             forecast_p50_watts=0.9 * (rating if name == "row" else rating / racks),
             forecast_p95_watts=0.95 * (rating if name == "row" else rating / racks),
             forecast_p99_watts=0.98 * (rating if name == "row" else rating / racks),
@@ -118,7 +120,8 @@ def make_view(
         )
         for name in names
     ]
-    reason = [int(CapReason.DOMAIN_BAND) if i < capped else 0 for i in range(gpus)]
+    why = CapReason.DRY_RUN if dry_run else CapReason.DOMAIN_BAND
+    reason = [int(why) if i < capped else 0 for i in range(gpus)]
     return LiveView(
         wall_time_ns=WALL_NS + tick * 1_000_000_000,
         tick=tick,

@@ -21,7 +21,7 @@ export function renderDomains(body: HTMLTableSectionElement, domains: Domain[]):
       domain.survivable_watts === null ? "–" : kilowatts(domain.survivable_watts - domain.worst_watts),
       forecastOf(domain),
       `${(100 * domain.heat).toFixed(1)} %`,
-      `${domain.capped_gpus} / ${domain.gpus}`,
+      `${domain.capped_gpus} / ${domain.gpus}${domain.would_be_capped_gpus ? `, ${domain.would_be_capped_gpus} would be` : ""}`,
     ];
     cells.forEach((text, column) => {
       const cell = row.cells[column] ?? row.insertCell();

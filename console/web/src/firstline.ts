@@ -18,7 +18,7 @@ export function showFirstLine(line: Overview | null, override: { state: string; 
   say(element("headroom"), kilowatts(line.headroomWatts));
   say(element("headroom-note"), `${percent(line.headroomShare)} of the budget of ${line.domain}`);
   say(element("capped"), `${line.cappedGpus.toLocaleString("en")}`);
-  const reasons = Object.entries(line.capped).map(([reason, n]) => `${n} ${reason}`);
+  const reasons = Object.entries(line.capped).map(([reason, n]) => (reason === "dry run" ? `${n} would be, but for dry run` : `${n} ${reason}`));
   say(element("capped-note"), `of ${count(line.gpus, "GPU")}${reasons.length > 0 ? `: ${reasons.join(" · ")}` : ""}`);
   say(element("limit"), line.limit.split(" (")[0] ?? "");
   say(element("limit-note"), line.limit.includes("(") ? line.limit.slice(line.limit.indexOf("(") + 1, -1) : `of ${line.domain}, by its forecast`);

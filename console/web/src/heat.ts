@@ -101,7 +101,7 @@ export class HeatMap {
         context.fillStyle = fill;
         context.fillRect(x, y, size, size);
       }
-      if ((this.state.reasons[gpu] ?? 0) !== 0) hatch(context, x, y, size, fill === null ? ink : ground);
+      if (this.state.isCapped(gpu)) hatch(context, x, y, size, fill === null ? ink : ground);
     }
     context.globalAlpha = 1;
     context.fillStyle = ink;
@@ -147,13 +147,14 @@ export class HeatMap {
       topology.pod[gpu] || "no pod",
       `draw ${watts(this.state.draws[gpu])}, limit ${watts(this.state.limits[gpu])} of ${Math.round(request)} W`,
       degrees === undefined || degrees === UNKNOWN_LEVEL ? "" : `${degrees} °C`,
-      (this.state.reasons[gpu] ?? 0) === 0 ? "" : "capped: click to ask why",
+      this.state.isCapped(gpu) ? "capped: click to ask why" : this.state.wouldBeCapped(gpu) ? "would be capped, but for dry run: click to ask why" : "",
     ].filter((line) => line !== "").join("\n");
   }
 
   summary(): string {
-    const capped = this.state.reasons.reduce((n, reason) => n + (reason === 0 ? 0 : 1), 0);
-    return `${capped} of ${count(this.state.reasons.length, "GPU")} capped`;
+    const gpus = [...this.state.reasons.keys()];
+    const wouldBe = gpus.filter((gpu) => this.state.wouldBeCapped(gpu)).length;
+    return `${gpus.filter((gpu) => this.state.isCapped(gpu)).length} of ${count(gpus.length, "GPU")} capped${wouldBe > 0 ? `, ${wouldBe} would be` : ""}`;
   }
 
   private colourOf(gpu: number, ramp: string[], dark: boolean): string | null {

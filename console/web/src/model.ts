@@ -15,6 +15,7 @@ export interface Domain {
   enforcement: string;
   gpus: number;
   capped_gpus: number;
+  would_be_capped_gpus?: number;
   forecast_p50_watts: number | null;
   forecast_p95_watts: number | null;
   forecast_p99_watts: number | null;
@@ -68,7 +69,7 @@ export interface Lead {
 }
 
 /** What of a domain moves each second; the rest comes once. */
-export type Moving = "draw_watts" | "worst_watts" | "survivable_watts" | "heat" | "band" | "capped_gpus";
+export type Moving = "draw_watts" | "worst_watts" | "survivable_watts" | "heat" | "band" | "capped_gpus" | "would_be_capped_gpus";
 export type Standing = Omit<Domain, Moving>;
 
 export interface Forecast {
@@ -261,6 +262,9 @@ export interface Link {
   cause: string;
 }
 
+/** Reason of a GPU that would be capped, were it not for DryRun (controller/cap_reason.py). */
+const DRY_RUN = 9;
+
 export const UNKNOWN_LEVEL = 255;
 export const FULL_LEVEL = 250;
 
@@ -285,6 +289,17 @@ export class State {
   takeCaps(caps: { limits: string; reasons: string }): void {
     this.limits = bytes(caps.limits);
     this.reasons = bytes(caps.reasons);
+  }
+
+  /** Whether something holds the GPU below its request. */
+  isCapped(gpu: number): boolean {
+    const reason = this.reasons[gpu] ?? 0;
+    return reason !== 0 && reason !== DRY_RUN;
+  }
+
+  /** Whether caps would, were it not for DryRun: nothing holds it. */
+  wouldBeCapped(gpu: number): boolean {
+    return this.reasons[gpu] === DRY_RUN;
   }
 
   takeTemperatures(base64: string): void {
