@@ -59,20 +59,20 @@ def test_a_shorter_window_has_the_peak_that_a_forecast_of_its_length_has(asked: 
 
 
 def test_each_window_and_risk_is_a_row_and_its_record_is_told(asked: Any) -> None:
-    levels = ["--window", "1", "--window", "4", "--window-levels", "0.9,0.97"]
-    status, table, _ = asked("large", "small", *levels)
+    levels = ["--window", "2", "--window", "4", "--window-levels", "0.9,0.97"]
+    status, table, _ = asked("large", *levels)
     assert status == 0
     words = " ".join(table.split())
     assert "series next p90 p97 calibrated by p99 held" in words
-    assert table.count(" 1 h ") == table.count(" 4 h ") == 2
+    assert table.count(" 2 h ") == table.count(" 4 h ") == 1
     assert "windows" in words
     assert "rehearsed (missed <" in words
     _, out, _ = asked("large", "--json", *levels)
     short, long = json.loads(out)["forecasts"][0]["windows"]
     values = [[peak["value"] for peak in one["peaks"]] for one in (short, long)]
-    assert [one["hours"] for one in (short, long)] == [1.0, 4.0]
+    assert [one["hours"] for one in (short, long)] == [2.0, 4.0]
     assert all(low <= high for low, high in values)
-    # The load rises: four hours reach higher than one.
+    # The load rises: four hours reach higher than two.
     assert all(a < b for a, b in zip(*values, strict=True))
 
 
