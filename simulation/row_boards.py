@@ -86,8 +86,9 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
     )
 
 
-WITHOUT_AVERAGE = ("A100", "A30", "V100", "T4")
-"""GPU types whose nvmlDeviceGetPowerUsage is no average: GA100 and older (NVML API reference)."""
+WITHOUT_AVERAGE = ("A100", "A30", "V100", "T4", "RTX-6000")
+"""GPU types whose nvmlDeviceGetPowerUsage is no average: GA100 and older (NVML API reference).
+``RTX-6000`` is the Quadro of Turing's time."""
 
 
 def sensor_of(gpu_model: str, power_sensor: str) -> PowerSensor:
@@ -99,7 +100,7 @@ def sensor_of(gpu_model: str, power_sensor: str) -> PowerSensor:
     """
     if power_sensor != "by_type":
         return PowerSensor(power_sensor)
-    if gpu_model.split("-")[0] in WITHOUT_AVERAGE:
+    if any(gpu_model == name or gpu_model.startswith(f"{name}-") for name in WITHOUT_AVERAGE):
         return PowerSensor.SAMPLED
     return PowerSensor.AVERAGED_AND_SAMPLED
 

@@ -33,6 +33,9 @@ def with_sensor(power_sensor: str) -> dict[str, object]:
         ("H200-SXM", "by_type", PowerSensor.AVERAGED_AND_SAMPLED),
         ("A100-SXM", "by_type", PowerSensor.SAMPLED),
         ("L40S", "by_type", PowerSensor.AVERAGED_AND_SAMPLED),
+        ("A40", "by_type", PowerSensor.AVERAGED_AND_SAMPLED),  # GA102: only GA100 has no average
+        ("V100-PCIE", "by_type", PowerSensor.SAMPLED),
+        ("RTX-6000", "by_type", PowerSensor.SAMPLED),  # Quadro RTX 6000: Turing
     ],
 )
 def test_a_type_has_the_sensors_that_nvml_tells_of(
