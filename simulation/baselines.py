@@ -7,6 +7,8 @@
 Pods are placed first by class and then by age, on the server with the least room that has enough;
 gangs whole or not at all. CPU and memory are not counted, which favours these rows. Scripted faults
 are left out. Breakers count their trips and carry on, so that a row that trips is seen to the end.
+Clients of an inference row and jobs of a training fleet are as many as its servers make them: there
+the smaller row is asked for less (``grows_with_servers``).
 """
 
 from __future__ import annotations
@@ -65,6 +67,11 @@ def compare(scenario: Scenario, world: World) -> dict[str, Comparison]:
         "unshared": run_plain(unshared(scenario), seconds, lambda w: w.bank.default_limit_watts),
         "static_caps": run_plain(scenario, seconds, static_limit_watts),
     }
+
+
+def grows_with_servers(scenario: Scenario) -> bool:
+    """Whether a row of fewer servers is asked for less, so that ``unshared`` has other arrivals."""
+    return scenario.inference_row is not None or scenario.training_fleet is not None
 
 
 def unshared(scenario: Scenario) -> Scenario:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from console.app.console_command import static_folder
 from simulation.app.running_demo import DemoRow
+from simulation.baselines import grows_with_servers
 from simulation.presets import PRESETS, preset_file
 from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
@@ -96,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     result = row.summary().model_copy(
         update={"wall_seconds": round((clock.monotonic_ns() - began_ns) / NS_PER_SECOND, 2)}
     )
-    return conclude(result, arguments.json, _say)
+    return conclude(result, scenario, arguments.json, _say)
 
 
 def run_row(
@@ -178,13 +179,13 @@ def run_until(
         clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND // 10)
 
 
-def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
+def conclude(result: TwinResult, scenario: Scenario, file: Path | None, say: Say) -> int:
     """Print and keep the summary; the exit status."""
     document = json.dumps(result.model_dump(), indent=2)
     print(document, flush=True)
     if file is not None:
         flags.write_output(file, document + "\n")
-    for line in (*comparison_lines(result.comparisons), *request_lines(result)):
+    for line in (*comparison_lines(result.comparisons, scenario), *request_lines(result)):
         say(line)
     if result.trips or result.invariant_violations:
         say(f"FAILED: {result.trips} trips, {result.invariant_violations} invariant violations")
@@ -205,13 +206,14 @@ _NAMES = {
 }
 
 
-def comparison_lines(comparisons: Mapping[str, Comparison]) -> list[str]:
+def comparison_lines(comparisons: Mapping[str, Comparison], scenario: Scenario) -> list[str]:
     """What wattpack brought, as a table for people; empty for a run that ended in its warm-up."""
     if "wattpack" not in comparisons:
         return []
     ours = comparisons["wattpack"]
     heads = f"{'tokens':>17}{'job GPU-hours':>21}{'peak':>9}{'trips':>7}"
-    lines = ["", f"{'the same arrivals':36}{heads}"]
+    arrivals = "arrivals grow with servers" if grows_with_servers(scenario) else "the same arrivals"
+    lines = ["", f"{arrivals:36}{heads}"]
     for name, run in comparisons.items():
         title = f"{run.servers} servers {_NAMES[name]}"
         tokens, hours = run.tokens_served / 1e6, run.job_gpu_seconds / 3600

@@ -7,6 +7,7 @@ import pytest
 
 from simulation.app.demo_command import comparison_lines
 from simulation.baselines import Floats, compare, run_plain, static_limit_watts, unshared
+from simulation.presets import PRESETS, preset_file
 from simulation.results import Comparison, summarise
 from simulation.scenario import Scenario, load_scenario
 from simulation.world import World
@@ -59,7 +60,7 @@ def test_a_run_that_ended_in_its_warm_up_is_compared_with_nothing() -> None:
     world = World(short())
     world.advance(seconds_to_ns(5.0))
     assert compare(short(), world) == {}
-    assert comparison_lines({}) == []
+    assert comparison_lines({}, short()) == []
 
 
 def test_the_table_says_how_far_the_others_are_apart() -> None:
@@ -68,9 +69,26 @@ def test_the_table_says_how_far_the_others_are_apart() -> None:
         energy_joules=1.0, peak_draw_ratio=0.97, trips=0, pods_placed=9,
     )  # fmt: skip
     theirs = ours.model_copy(update={"servers": 40, "job_gpu_seconds": 3600.0})
-    lines = comparison_lines({"wattpack": ours, "unshared": theirs})
+    lines = comparison_lines({"wattpack": ours, "unshared": theirs}, short())
+    assert lines[1].startswith("the same arrivals ")
     assert "40 servers without oversubscription" in lines[3]
     assert "-50%" in lines[3]
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_fleet_or_an_inference_row_of_fewer_servers_is_asked_for_less_and_the_table_says_so(
+    name: str,
+) -> None:
+    """Their clients and jobs are as many as the servers make them: no arrivals were refused."""
+    ours = Comparison(
+        servers=52, limit_watts=400.0, tokens_served=2e6, job_gpu_seconds=7200.0,
+        energy_joules=1.0, peak_draw_ratio=0.97, trips=0, pods_placed=52,
+    )  # fmt: skip
+    lines = comparison_lines({"wattpack": ours}, load_scenario(preset_file(name)))
+    assert lines[1].startswith("arrivals grow with servers ")
+    assert lines[1].index("tokens") == comparison_lines({"wattpack": ours}, short())[1].index(
+        "tokens"
+    )
 
 
 def test_a_run_longer_than_its_scenario_is_compared_over_all_of_its_time() -> None:

@@ -12,6 +12,7 @@ from simulation.app.demo_command import PROCESS_FAULTS, build_parser, chosen_sce
 from simulation.app.twin_run import run_twin
 from simulation.results import TwinResult
 from simulation.scenario import Scenario
+from tests.simulation.twin_builders import small_scenario
 from wattpack.errors import InputError
 
 
@@ -76,6 +77,6 @@ def test_the_exit_status_says_whether_a_breaker_tripped_or_an_invariant_broke(
     file = tmp_path / "out.json"
     said: list[str] = []
     changed = result.model_copy(update={"trips": 0, "invariant_violations": 0, **change})
-    assert conclude(changed, file, said.append) == status
+    assert conclude(changed, small_scenario(), file, said.append) == status
     assert json.loads(file.read_text())["trips"] == changed.trips
     assert ("FAILED" in said[0]) is bool(status)
