@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.meters import MeterMemory
+from controller.meters import MeterMemory, has_spoken
 from controller.tick_values import Topology
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
@@ -205,7 +205,7 @@ def sum_of_nodes(
     load: LoadTree, nodes: NodeDraw, memory: MeterMemory, usable: BoolArray
 ) -> FloatArray:
     """AC draw of each domain without its meter, (n_domains,)."""
-    lost = ~usable & (memory.last_time_ns >= 0)
+    lost = ~usable & has_spoken(memory)
     margin = memory.gain * np.where(lost, _METER_LOST_MARGIN, 1.0)
     return nodes.most_watts * margin + load.external_watts
 

@@ -26,6 +26,7 @@ __all__ = [
     "Lesson",
     "MeterMemory",
     "Taken",
+    "has_spoken",
     "initial_meters",
     "learned",
     "node_host_share",
@@ -99,6 +100,14 @@ def initial_meters(n_domains: int) -> MeterMemory:
         np.zeros(n_domains, dtype=np.int64),
         np.zeros(n_domains),
     )
+
+
+def has_spoken(memory: MeterMemory) -> BoolArray:
+    """Domains whose meter is lost while it says nothing, (n_domains,).
+
+    What a meter taught rests on readings, whether or not the time of the last one is known.
+    """
+    return np.asarray((memory.last_time_ns >= 0) | (memory.lessons > 0))
 
 
 def valid_meters(tick: Tick, load: LoadTree) -> BoolArray:

@@ -39,6 +39,7 @@ from controller.gap_heat import (
 from controller.meters import (
     Lesson,
     MeterMemory,
+    has_spoken,
     learned,
     node_host_share,
     take_meters,
@@ -224,7 +225,7 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     guessed = np.isnan(known.host_watts) & (share >= 1.0)
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
     at_worst = at_worst / load.efficiency
-    confirmed = np.where(usable, credible, memory.last_time_ns >= 0)
+    confirmed = np.where(usable, credible, has_spoken(memory))
     shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
     beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
     beyond = bounds.applied_to(beyond) - draw

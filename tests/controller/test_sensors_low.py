@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
@@ -101,3 +103,19 @@ def test_a_meter_of_half_the_row_confirms_nothing() -> None:
     hidden = [plant.heat[0] - float(decisions.heat[0]) for _, decisions in plant.run(500)]
     assert max(hidden) < 0.01
     assert plant.heat[0] < 0.15
+
+
+def test_what_a_meter_taught_before_it_was_lost_hides_no_heat() -> None:
+    """A share without the time of the reading that taught it counted as confirmed for ever."""
+    plant = full_row(-0.05, hosts=SMALL_HOSTS)
+    hidden = []
+    for second, decisions in plant.run(150):
+        if second == 0:
+            meters = plant.state.meters
+            half, many = np.full(len(meters.lessons), 0.5), np.full(len(meters.lessons), 1000)
+            plant.state = replace(
+                plant.state, meters=replace(meters, host_share=half, lessons=many)
+            )
+        hidden.append(plant.heat[0] - float(decisions.heat[0]))
+    assert max(hidden) < 0.01
+    assert plant.heat[0] < 0.05
