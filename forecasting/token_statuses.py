@@ -81,11 +81,15 @@ def token_outlooks(
 def flagged(
     answers: Sequence[TargetForecast], outlooks: Mapping[TargetKey, TokenOutlook]
 ) -> list[TargetForecast]:
-    """The answers, with ``lengths-away`` where lengths are asked for and none were told lately."""
+    """The answers, with ``lengths-away`` where lengths are asked for and none were told lately.
+
+    Not in the first day of the requests: nobody has looked for lengths yet.
+    """
     return [
         replace(answer, source_flags=(*answer.source_flags, LENGTHS_AWAY))
         if answer.made is not None
         and answer.target.tokens is not None
+        and answer.made.methods[answer.row] != LIMIT
         and ((one := outlooks.get(answer.target.key)) is None or one.lengths.are_away)
         else answer
         for answer in answers
@@ -130,7 +134,7 @@ def _outlook(
     try:
         tokens = _believed(row(asked.series), step)
         p99, square = (
-            None if series is None else row(series)
+            None if series is None else _believed(row(series), step)
             for series in (asked.p99_series, asked.second_moment_series)
         )
         lengths = _lengths(_believed(requests, step), tokens, p99, square, (start, step))

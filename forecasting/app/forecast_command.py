@@ -164,7 +164,9 @@ def _forecast(
     draws = chosen_domains(args, source, series)
     require_one_forecaster(draws, division.shards)
     targets = tuple(as_domains(targets_of(args, series), draws))
-    levels = args.window_levels and parse_levels(args.window_levels, "window-levels")
+    levels = None
+    if args.window_levels is not None:
+        levels = parse_levels(args.window_levels, "window-levels")
     windows = windows_of(args.windows, levels, targets[0].horizon)
     plug_ins = tuple(dict.fromkeys(args.plug_ins))
     job = ShardJob(history, args.models, targets, now, plug_ins, windows)

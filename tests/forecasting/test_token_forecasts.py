@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from forecasting.series_source import Floats
 from forecasting.targets import target_of
 from forecasting.token_demand import RequestForecast, token_demand
 from forecasting.tokens.binned_lengths import binned_lengths
+from forecasting.told_lengths import LENGTHS_AWAY
 from tests.forecasting.test_forecaster_process import DAY, World
 from wattpack.errors import InputError
 
@@ -148,6 +150,44 @@ def test_the_command_prints_tokens(tmp_path: Path, capsys: pytest.CaptureFixture
     for flag in ("--token-p99", "--token-second-moment"):
         assert main(["requests", "--data-file", str(table), flag, "x"]) == 2
         assert main([*asked, flag, "x"]) == 2, "no such series"
+
+
+def _shown(
+    folder: Path, capsys: pytest.CaptureFixture[str], columns: dict[str, Floats], *argv: str
+) -> dict[str, Any]:
+    """The status of the requests in a table of these columns."""
+    table = folder / "t.csv"
+    rows = [
+        f"{600 * i},{','.join(map(str, row))}"
+        for i, row in enumerate(zip(*columns.values(), strict=True))
+    ]
+    table.write_text("\n".join([f"time,{','.join(columns)}", *rows]), encoding="utf-8")
+    assert main(["requests", "--data-file", str(table), "--tokens", "tokens", "--json", *argv]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["forecasts"]
+    return dict(shown["status"])
+
+
+@pytest.mark.parametrize(("wild", "square_of_wild"), [(1000.0, 1000.0), (-1000.0, -1e6)])
+def test_one_wild_bin_of_a_tail_tells_no_tail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wild: float, square_of_wild: float
+) -> None:
+    requests, tokens = simulated(3, 0.5)
+    longest, square = np.full(len(requests), P99), np.full(len(requests), 7e5)
+    columns = {"requests": requests, "tokens": tokens, "longest": longest, "square": square}
+    flags = ("--token-p99", "longest", "--token-second-moment", "square")
+    usual = _shown(tmp_path, capsys, columns, *flags)["tokens"]
+    longest[-10] *= wild
+    square[-10] *= square_of_wild
+    assert _shown(tmp_path, capsys, columns, *flags)["tokens"] == usual
+
+
+def test_lengths_are_not_away_where_requests_have_no_day_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests, tokens = (row[:36] for row in simulated(1, 0.5))
+    status = _shown(tmp_path, capsys, {"requests": requests, "tokens": tokens})
+    assert "no-history" in status["flags"]
+    assert LENGTHS_AWAY not in status["flags"]
 
 
 def test_a_domain_has_no_tokens() -> None:

@@ -126,6 +126,7 @@ def test_who_has_no_history_has_no_peak_and_says_so(asked: Any) -> None:
         (["--window", "2", "--window-levels", "0.005"], "window-levels: expected"),
         (["--window", "2", "--window-levels", "0.9,0.5"], "window-levels: expected"),
         (["--window", "2", "--window-levels", "p99"], "window-levels: expected"),
+        (["--window", "2", "--window-levels", ""], "window-levels: expected"),
         (["--window-levels", "0.9"], "window-levels: expected --window beside it"),
         ([part for i in range(9) for part in ("--window", f"{i + 1}")] + ["--hours", "24"],
          "window: expected at most 8 windows"),
