@@ -10,6 +10,7 @@ import argparse
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -160,6 +161,9 @@ def write_paths(file: Path, told: Sequence[ToldPaths]) -> None:
         draft.replace(file.resolve())
     except OSError as error:
         raise PermanentError(f"no paths are in {file}: {error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _columns(told: Sequence[ToldPaths]) -> tuple[Floats, Floats, dict[str, Floats]]:

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from forecasting.app.forecast_command import main
+from forecasting.app.path_files import SeriesPaths, ToldPaths, write_paths
 from forecasting.domains.series_tree import SeriesTree
 from forecasting.joint_paths import below_tops
 from forecasting.series_source import Floats
 from forecasting.sqlite import HistoryStore
 from tests.forecasting.test_round_tree import world
+from wattpack.errors import PermanentError
 from wattpack.times import parse_rfc3339
 
 DAY = 144
@@ -227,3 +229,13 @@ def test_a_number_and_an_ending_are_refused_at_once(asked: Any, argv: list[str])
     with pytest.raises(SystemExit) as refused:
         asked("left", *argv)
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["paths.csv", "paths.npz"])
+def test_a_file_that_cannot_be_written_leaves_no_draft(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    status = {"windowStart": "2026-01-05T00:00:00Z", "flags": []}
+    told = ToldPaths("chat", status, 600, SeriesPaths(np.ones((2, 3)), adds_up=False))
+    with pytest.raises(PermanentError, match=name):
+        write_paths(tmp_path / name, [told])
+    assert [file.name for file in tmp_path.iterdir()] == [name]
