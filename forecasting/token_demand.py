@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.clean_history import clean
+from forecasting.forecast import EXTREME
 from forecasting.past_changes import past_changes
 from forecasting.peak_policy.coupling import PATHS, couple, ranked_quantiles, step_quantiles
 from forecasting.peak_quantiles import STATUS_LEVELS
@@ -33,10 +34,12 @@ class TokenDemand:
     Attributes:
         peaks: Quantiles at ``STATUS_LEVELS`` of the highest step, (3,).
         steps: Quantiles of each step at the forecast's levels, (horizon, n_levels).
+        is_extreme: Whether they were cut at ``EXTREME`` times the record.
     """
 
     peaks: Floats
     steps: Floats
+    is_extreme: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,15 @@ class RequestForecast:
     peaks: Floats
 
 
-def token_demand(forecast: RequestForecast, lengths: LengthStatistics) -> TokenDemand:
+def token_demand(
+    forecast: RequestForecast, lengths: LengthStatistics, record: float
+) -> TokenDemand:
     """Tokens that the forecast's requests will be.
 
     Args:
         forecast: Of the requests.
         lengths: Of one of them.
+        record: Highest tokens a second of the history, infinite where nobody knows it.
     """
     step = forecast.step_seconds
     cleaned = clean(forecast.requests[None], max(1, DAY_SECONDS // step))
@@ -77,7 +83,10 @@ def token_demand(forecast: RequestForecast, lengths: LengthStatistics) -> TokenD
     drawn = token_paths(rates, mean, square, step, SEED)
     highest = np.sort(drawn[0].max(axis=1))
     peaks = ranked_quantiles(highest, STATUS_LEVELS)
+    steps = step_quantiles(drawn, forecast.levels)[0]
+    most = EXTREME * record
     return TokenDemand(
-        np.maximum.accumulate(np.maximum(peaks, 0.0)),
-        step_quantiles(drawn, forecast.levels)[0],
+        np.maximum.accumulate(np.clip(peaks, 0.0, most)),
+        np.minimum(steps, most),
+        bool(peaks.max() > most or steps.max() > most),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from wattpack.errors import WattpackError
 from wattpack.kube.port import JsonObject
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
+
+EXTREME_FLAG: Final = "extreme"
+"""As of a forecast of requests: more than ``EXTREME`` times the record, and cut there."""
 
 log = logging.getLogger(__name__)
 
@@ -81,19 +84,26 @@ def token_outlooks(
 def flagged(
     answers: Sequence[TargetForecast], outlooks: Mapping[TargetKey, TokenOutlook]
 ) -> list[TargetForecast]:
-    """The answers, with ``lengths-away`` where lengths are asked for and none were told lately.
+    """The answers with what their tokens add to their flags.
 
-    Not in the first day of the requests: nobody has looked for lengths yet.
+    ``lengths-away`` where lengths are asked for and none were told lately, but not in the first day
+    of the requests: nobody has looked for lengths yet. ``extreme`` where tokens were cut.
     """
     return [
-        replace(answer, source_flags=(*answer.source_flags, LENGTHS_AWAY))
-        if answer.made is not None
-        and answer.target.tokens is not None
-        and answer.made.methods[answer.row] != LIMIT
-        and ((one := outlooks.get(answer.target.key)) is None or one.lengths.are_away)
+        replace(answer, source_flags=tuple(dict.fromkeys((*answer.source_flags, *beside))))
+        if (beside := _flags(answer, outlooks.get(answer.target.key)))
         else answer
         for answer in answers
     ]
+
+
+def _flags(answer: TargetForecast, outlook: TokenOutlook | None) -> tuple[str, ...]:
+    made = answer.made
+    if made is None or answer.target.tokens is None or made.methods[answer.row] == LIMIT:
+        return ()
+    extreme = () if outlook is None or not outlook.demand.is_extreme else (EXTREME_FLAG,)
+    is_away = outlook is None or outlook.lengths.are_away
+    return (*extreme, LENGTHS_AWAY) if is_away else extreme
 
 
 def add_tokens(
@@ -154,7 +164,16 @@ def _outlook(
     now_rate = float(made.now[answer.row]) * lengths.of.mean
     if np.isfinite(tokens[-1]):
         now_rate = float(tokens[-1])
-    return TokenOutlook(lengths, token_demand(forecast, lengths.of), now_rate)
+    demand = token_demand(forecast, lengths.of, _record(tokens, requests, lengths.of.mean))
+    return TokenOutlook(lengths, demand, now_rate)
+
+
+def _record(tokens: Floats, requests: Floats, mean_tokens: float) -> float:
+    """Highest tokens a second of those that were told, else of the requests; infinite for none."""
+    for rates in (tokens, requests * mean_tokens):
+        if (highest := float(np.nanmax(rates, initial=0.0))) > 0.0:
+            return highest
+    return float("inf")
 
 
 def _believed(row: Floats, step_seconds: int) -> Floats:

@@ -71,4 +71,4 @@ class TargetForecast:
         own = self.made.flags[self.row]
         if self.awaits_record:
             own = (*own, REHEARSING)
-        return (*own, *self.source_flags)
+        return tuple(dict.fromkeys((*own, *self.source_flags)))

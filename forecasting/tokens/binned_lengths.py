@@ -30,6 +30,11 @@ LEAST_REQUESTS: Final = 30.0
 WIDEST_SIGMA: Final = Z99
 """Of a log-normal: the widest whose p99 lies above its mean as far as any does."""
 
+HIGHEST_P99: Final = float(np.exp(WIDEST_SIGMA**2 / 2))
+HIGHEST_SQUARE: Final = float(np.exp(WIDEST_SIGMA**2))
+"""That log-normal's p99 over its mean, and second moment over the mean's square: what is told
+beyond is of another series, or of another unit."""
+
 MANY_REQUESTS: Final = 100.0
 """In each of two bins: their means stray as a normal law does, so a large difference is a change.
 Of fewer requests one long answer makes it."""
@@ -88,10 +93,12 @@ def binned_lengths(
     mean = float(weights @ means) / whole
     if mean <= 0:
         return None
-    told = None if p99 is None else _told(p99, weights, mean, LONGEST)
-    square = None
+    told = square = None
+    if p99 is not None:
+        told = _told(p99, weights, mean, min(float(LONGEST), mean * HIGHEST_P99))
     if second_moment is not None:
-        square = _told(second_moment, weights, mean**2, float(LONGEST) ** 2)
+        most = min(float(LONGEST) ** 2, mean**2 * HIGHEST_SQUARE)
+        square = _told(second_moment, weights, mean**2, most)
     if square is not None:
         sigma = min(float(np.sqrt(np.log(square / mean**2))), WIDEST_SIGMA)
     elif told is not None:

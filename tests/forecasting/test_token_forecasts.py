@@ -94,7 +94,7 @@ def test_peaks_of_tokens_hold_as_promised_where_the_rate_is_known() -> None:
     forecast = RequestForecast(requests, 600, quantiles, (0.5, 0.95, 0.99), np.full(3, rate))
     lengths = binned_lengths(requests, requests * MEAN, np.full(10 * DAY, P99), STEP)
     assert lengths is not None
-    found = token_demand(forecast, lengths)
+    found = token_demand(forecast, lengths, float("inf"))
     random = np.random.default_rng(3)
     counts = random.poisson(rate * STEP, runs * horizon)
     mu = np.log(MEAN) - SIGMA**2 / 2
@@ -179,6 +179,22 @@ def test_one_wild_bin_of_a_tail_tells_no_tail(
     longest[-10] *= wild
     square[-10] *= square_of_wild
     assert _shown(tmp_path, capsys, columns, *flags)["tokens"] == usual
+
+
+@pytest.mark.parametrize(("flag", "wrong"), [("second-moment", 1e9), ("p99", 4e6)])
+def test_a_tail_of_another_series_promises_no_more_than_is_flagged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, wrong: float
+) -> None:
+    """A record of 25 tokens a second made a p99 of 6,459, and nothing said so."""
+    requests, tokens = simulated(3, 0.05)
+    columns = {"requests": requests, "tokens": tokens, "tail": np.full(len(requests), wrong)}
+    status = _shown(tmp_path, capsys, columns, f"--token-{flag}", "tail")
+    told, record = status["tokens"], float(tokens.max())
+    assert told["p99"] <= 20.0 * record * (1 + 1e-6)
+    assert "extreme" in status["flags"] or told["p99"] < 20.0 * record
+    sigma = np.sqrt(np.log(told["secondMoment"] / told["mean"] ** 2))
+    assert sigma < 2.33
+    assert told["requestP99"] < 15.0 * told["mean"]
 
 
 def test_lengths_are_not_away_where_requests_have_no_day_yet(
