@@ -14,7 +14,7 @@ ROW_READS: Final = (
     "row.rated_server_watts", "row.rack_rated_servers", "row.external_watts", "row.redundancy",
     "row.feeds", "row.required_feeds", "row.use_reserve", "row.overload_points", "row.feed_meter",
     "row.feed_share_max_age_seconds", "row.heat_budget_ratio", "row.enforcement", "row.meter",
-    "row.bmc", "row.bmc_meter", "priority_classes", "control.lease_ttl_ms",
+    "row.bmc", "row.bmc_meter", "row.power_sensor", "priority_classes", "control.lease_ttl_ms",
     "control.tick_seconds", "plant.supply_efficiency", "plant.host_base_watts",
     "plant.host_watts_per_gpu_watt", "plant.fan_range_watts", "plant.fan_full_gpu_watts",
     "plant.fan_exponent", "plant.fan_lag_seconds", "plant.host_burst_watts",
