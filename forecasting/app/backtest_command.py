@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="wattpack backtest", description=__doc__)
     parser.add_argument("series", nargs="*", metavar="SERIES", help="names, or PromQL")
-    parser.add_argument("--all", action="store_true", help="every series of a history file")
+    parser.add_argument("--all", action="store_true", help="every series of a file")
     add_file_flags(parser)
     parser.add_argument("--out", type=Path, default=Path("backtest"), help="folder of the report")
     parser.add_argument("--days", type=float, default=7.0, help="over which origins lie (7)")

@@ -16,6 +16,7 @@ from wattpack.near_names import did_you_mean
 from wattpack.printable import printable
 
 _MOST_NAMED: Final = 3
+_NO_DRAW: Final = "a series that is a domain's draw (--kind domain says that it is)"
 
 
 def add_domain_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def chosen_domains(
     if args.held_series is None:
         return draws
     if not draws:
-        raise InputError("held-series", "a series that is a domain's draw: --kind", 0)
+        raise InputError("held-series", _NO_DRAW, 0)
     if len(draws) > 1 and NAME_OF_DOMAIN not in args.held_series:
         raise InputError("held-series", f"{NAME_OF_DOMAIN} in it", args.held_series)
     held = [str(draw.held_series) for draw in draws.values()]
@@ -75,7 +76,7 @@ def with_parts(
     above: dict[str, str] = {}
     names = [draw.domain for draw in draws.values()]
     if told and not names:
-        raise InputError("parts", "a series that is a domain's draw: --kind", told[0])
+        raise InputError("parts", _NO_DRAW, told[0])
     for text in told:
         whole, equals, parts = text.partition("=")
         if not (whole and equals and all(parts.split(","))):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from rich.console import Console
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
 from forecasting.app.domain_choice import (
@@ -39,6 +38,7 @@ from forecasting.app.forecast_tables import (
     peaks_table,
     ready_message,
     steps_table,
+    table_console,
     tokens_line,
 )
 from forecasting.app.history_choice import (
@@ -82,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "series", nargs="*", metavar="SERIES", help="names in the history, or PromQL"
     )
-    parser.add_argument("--all", action="store_true", help="every series of a history file")
+    parser.add_argument("--all", action="store_true", help="every series of a file")
     add_file_flags(parser)
     parser.add_argument("--hours", type=float, default=6.0, help="the window (6)")
     parser.add_argument(
@@ -294,7 +294,7 @@ def _shown(
     if args.plot or args.png:
         fans = [_fan(source, name, status, a) for name, status, a in told]
         for fan in fans if args.plot else ():
-            print("\n" + "\n".join(terminal_fan(fan, min(_WIDEST, _console().width))))
+            print("\n" + "\n".join(terminal_fan(fan, min(_WIDEST, table_console().width))))
         if args.png:
             _draw(args.png, fans)
     wrong = [answer for answer in answers if answer.problem]
@@ -307,7 +307,7 @@ def _print_tables(
     args: argparse.Namespace, statuses: Sequence[tuple[str, dict[str, Any], SeriesAnswer]],
     now: float,
 ) -> None:  # fmt: skip
-    console = _console()
+    console = table_console()
     hours = window_steps(args.hours * 3600, BIN_SECONDS) * BIN_SECONDS / 3600
     console.print(peaks_table([(name, status) for name, status, _ in statuses], now, hours))
     if windows := [(name, one) for name, _, answer in statuses for one in answer.windows]:
@@ -325,12 +325,6 @@ def _print_tables(
         if args.lead_for and answer.has_figures:
             line = lead_line(args.lead_for, status, now, args.replica_rate)
             print(printable(f"{name}: {line}"))
-
-
-def _console() -> Console:
-    """As wide as the terminal; what goes into a file or a pipe is not folded for one."""
-    found = Console()
-    return found if found.is_terminal else Console(width=120)
 
 
 def _fan(source: SeriesSource, name: str, status: dict[str, Any], answer: SeriesAnswer) -> Fan:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +22,8 @@ from wattpack.times import parse_rfc3339
 _PEAK_LEVEL: Final = 0.99
 _FAR_ABOVE: Final = 1.1
 """Times the highest step: a difference that a reader asks about. Assumed."""
+_PIPE_COLUMNS: Final = 240
+"""Beside figures room for a name of some 150 letters, most PromQL expressions. Assumed."""
 
 
 def peaks_table(
@@ -153,9 +156,15 @@ def ready_message(status: dict[str, Any]) -> str:
     return next(str(c["message"]) for c in status["conditions"] if c["type"] == "Ready")
 
 
-def plain_table(title: str) -> Table:
+def plain_table(title: str | Text) -> Table:
     """Without rules: figures stand in columns by themselves."""
     return Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
+
+
+def table_console() -> Console:
+    """As wide as the terminal; what goes into a file or a pipe is hardly folded."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_PIPE_COLUMNS)
 
 
 def figure(value: float | None) -> str:

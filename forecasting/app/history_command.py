@@ -17,9 +17,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table as Lines
 from rich.text import Text
 
+from forecasting.app.forecast_tables import plain_table, table_console
 from forecasting.files.text_lines import Progress as Told
 from forecasting.history_import import (
     End,
@@ -141,12 +141,13 @@ def _list(args: argparse.Namespace) -> int:
         print(json.dumps([asdict(one) for one in stored], indent=1))
         return 0
     title = f"{args.history_file}: {len(stored)} series, {size / 2**20:.1f} MiB"
-    lines = Lines(title=Text(printable(title)))
-    for heading in ("series", "from", "until", "10-min bins", "hours"):
-        lines.add_column(heading, overflow="fold")
+    lines = plain_table(Text(printable(title)))
+    lines.add_column("series", overflow="fold")
+    for heading in ("from", "until", "10-min bins", "hours"):
+        lines.add_column(heading, no_wrap=True)
     for one in stored:
         lines.add_row(*(Text(printable(cell)) for cell in _cells(one)))
-    Console().print(lines)
+    table_console().print(lines)
     return 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Final
 
 from forecasting.events import PlannedEvent
 from forecasting.files import TableSource
@@ -14,6 +15,9 @@ from forecasting.series_source import SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
 from wattpack.errors import InputError
 from wattpack.near_names import did_you_mean
+
+_MOST_MEANT: Final = 3
+"""Series that a hint names. Assumed."""
 
 
 def names_of(source: SeriesSource) -> list[str] | None:
@@ -43,8 +47,10 @@ def unknown_series(
 
 
 def expected_of(name: str, names: Sequence[str]) -> str:
-    """What a refusal of a name expects."""
-    return f"a series of the history{did_you_mean(name, names)}"
+    """What a refusal of a name expects: ``row`` may mean ``domain_draw_watts/row``."""
+    whole = [repr(one) for one in names if one.endswith(f"/{name}")][:_MOST_MEANT]
+    meant = f" (did you mean {' or '.join(whole)}?)" if whole else did_you_mean(name, names)
+    return f"a series of the history{meant}"
 
 
 def require_known_events(source: SeriesSource, events: Sequence[PlannedEvent]) -> None:

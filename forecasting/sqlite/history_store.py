@@ -64,6 +64,8 @@ _AGED: Final = (
     AgedTable("samples", "rowid", "time_s", 1.0),
 )
 
+_NO_FILE: Final = "a file that is there (a controller writes one, or `wattpack history import`)"
+
 Sample = tuple[float, str, float]
 """Unix time in seconds, series name, value."""
 
@@ -92,6 +94,8 @@ class HistoryStore:
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {}
         self._newest_bin = -(2**62)
+        if read_only and not Path(self._file).exists():
+            raise InputError("history", _NO_FILE, self._file)
         target = f"file:{quote(self._file)}?mode=ro" if read_only else self._file
         try:
             self._db = sqlite3.connect(
