@@ -36,6 +36,7 @@ from forecasting.app.forecast_tables import (
     lead_line,
     peak_line,
     peaks_table,
+    print_whole,
     ready_message,
     steps_table,
     table_console,
@@ -309,9 +310,10 @@ def _print_tables(
 ) -> None:  # fmt: skip
     console = table_console()
     hours = window_steps(args.hours * 3600, BIN_SECONDS) * BIN_SECONDS / 3600
-    console.print(peaks_table([(name, status) for name, status, _ in statuses], now, hours))
+    told = [(name, status) for name, status, _ in statuses]
+    print_whole(peaks_table(told, now, hours), console)
     if windows := [(name, one) for name, _, answer in statuses for one in answer.windows]:
-        console.print(windows_table(windows))
+        print_whole(windows_table(windows), console)
     for name, status, answer in statuses:
         if not answer.has_figures:
             print(printable(f"{name}: {ready_message(status)}"))

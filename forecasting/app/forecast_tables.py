@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,8 @@ from wattpack.times import parse_rfc3339
 _PEAK_LEVEL: Final = 0.99
 _FAR_ABOVE: Final = 1.1
 """Times the highest step: a difference that a reader asks about. Assumed."""
+_FOLDED_NAME: Final = 12
+"""Letters of a name in a line where there is no room. Assumed."""
 _PIPE_COLUMNS: Final = 240
 """Beside figures room for a name of some 150 letters, most PromQL expressions. Assumed."""
 
@@ -32,11 +35,11 @@ def peaks_table(
     """One line a series: where it is, how high it can go, and how far that can be believed."""
     title = f"highest 10-minute mean of the next {hours:.3g} h"
     table = plain_table(title)
-    table.add_column("series", overflow="fold", min_width=16)
+    table.add_column("series", overflow="fold", min_width=7)
     for name in ("now", "p50", "p95", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("data age", no_wrap=True)
-    table.add_column("p99 held", min_width=10, overflow="fold")
+    table.add_column("p99 held", min_width=9, overflow="fold")
     table.add_column("by", min_width=5, overflow="fold")
     table.add_column("flags", min_width=5, overflow="fold")
     for series, status in statuses:
@@ -165,6 +168,27 @@ def table_console() -> Console:
     """As wide as the terminal; what goes into a file or a pipe is hardly folded."""
     found = Console()
     return found if found.is_terminal else Console(width=_PIPE_COLUMNS)
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table with all of its columns.
+
+    On a narrow terminal columns move together and names, in the first one, are folded; where that
+    does not do, lines go on in the next one: rich would leave out the last columns, which are the
+    flags, without a word.
+    """
+    if _narrowest(table, console) > console.width:
+        table.padding = (0, 1, 0, 0)
+        table.columns[0].max_width = _FOLDED_NAME
+    if _narrowest(table, console) > console.width:
+        console.width = _PIPE_COLUMNS
+    console.print(table)
+
+
+def _narrowest(table: Table, console: Console) -> int:
+    """Letters of a line in which no word of a cell is cut, at most those of a pipe."""
+    boundless = console.options.update(max_width=_PIPE_COLUMNS)
+    return Measurement.get(console, boundless, table).minimum
 
 
 def figure(value: float | None) -> str:

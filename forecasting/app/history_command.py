@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from forecasting.app.forecast_tables import plain_table, table_console
+from forecasting.app.forecast_tables import plain_table, print_whole, table_console
 from forecasting.files.text_lines import Progress as Told
 from forecasting.history_import import (
     End,
@@ -142,12 +142,12 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     title = f"{args.history_file}: {len(stored)} series, {size / 2**20:.1f} MiB"
     lines = plain_table(Text(printable(title)))
-    lines.add_column("series", overflow="fold")
+    lines.add_column("series", overflow="fold", min_width=14)
     for heading in ("from", "until", "10-min bins", "hours"):
         lines.add_column(heading, no_wrap=True)
     for one in stored:
         lines.add_row(*(Text(printable(cell)) for cell in _cells(one)))
-    table_console().print(lines)
+    print_whole(lines, table_console())
     return 0
 
 

@@ -156,12 +156,12 @@ def peaks_of(
 def windows_table(told: Sequence[tuple[str, WindowPeaks]]) -> Table:
     """One line a series and window."""
     table = plain_table("highest 10-minute mean of shorter windows, from now on")
-    table.add_column("series", overflow="fold", min_width=16)
+    table.add_column("series", overflow="fold", min_width=7)
     table.add_column("next", justify="right", no_wrap=True)
     for level in told[0][1].levels:
         table.add_column(f"p{level * 100:g}", justify="right", no_wrap=True)
     table.add_column("calibrated by", no_wrap=True)
-    table.add_column("p99 held", min_width=10, overflow="fold")
+    table.add_column("p99 held", min_width=9, overflow="fold")
     table.add_column("by", min_width=5, overflow="fold")
     table.add_column("flags", min_width=5, overflow="fold")
     for series, one in told:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from forecasting.app.forecast_command import main as forecast
+from forecasting.app.forecast_tables import peaks_table, print_whole
 from forecasting.app.history_command import main as history
 from forecasting.sqlite import HistoryStore
 
 DAY = 144
+FLAGS = ["stale", "uncalibrated"]
 NAMES = ("domain_draw_watts/row", "requests_per_second/chat", "output_tokens_per_second/chat")
 
 
@@ -74,3 +78,27 @@ def test_parts_of_series_that_are_no_domains_name_the_flag_and_its_word(
     line = ["requests_per_second/chat", "--history-file", str(file), "--parts", "row=rack-*"]
     assert forecast(line) == 2
     assert "--kind domain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["row", "domain_draw_watts/row", 'wattpack_domain_watts{domain="row-a"}']
+)
+@pytest.mark.parametrize("columns", [40, 80, 88, 120])
+@pytest.mark.parametrize("watts", [999.0, 150_520.0, 1_234_567.0])
+def test_a_narrow_terminal_leaves_no_flag_out(columns: int, watts: float, name: str) -> None:
+    """At 80 columns, the usual width, the flags of a row of 150 kW were not on the screen."""
+    status = {
+        "now": watts, "p50": watts, "p95": watts, "p99": watts, "flags": FLAGS,
+        "dataUntil": "2026-11-28T14:00:00Z", "method": "ridge", "fallback": False,
+        "tiers": [{"name": "ridge", "weight": 1.0}],
+    }  # fmt: skip
+    shown = Console(width=columns, file=io.StringIO())
+    print_whole(peaks_table([(name, status)], 1_795_876_000.0, 6.0), shown)
+    assert isinstance(shown.file, io.StringIO)
+    lines = [line.rstrip() for line in shown.file.getvalue().splitlines()]
+    assert lines[1].endswith("flags")
+    flags = [line[lines[1].index("flags") :].replace(" ", "") for line in lines[2:]]
+    assert "".join(flags) == ",".join(FLAGS)
+    names = [line.split(" ")[0] for line in lines[2:]]
+    assert "".join(names) == name
+    assert columns < 88 or watts > 1e6 or max(map(len, lines)) <= columns
