@@ -1,7 +1,7 @@
 """Planned events in a CSV file: one a line, a header with the columns' names.
 
 name,start,end,timeZone,series,factor,added,atLeast,atMost
-launch,2026-11-27T09:00,2026-11-27T12:00,Europe/Berlin,requests/chat,1.8,,,
+launch,2026-11-27T09:00,2026-11-27T12:00,Europe/Berlin,requests_per_second/chat,1.8,,,
 """
 
 from __future__ import annotations
