@@ -70,7 +70,7 @@ class TimeReader:
         if moment.tzinfo is not None:
             return moment.timestamp()
         if self._zone is None:
-            raise InputError(field, "a time with its zone, or a stated zone", str(moment))
+            raise InputError(field, "a time with its zone, or --time-zone", str(moment))
         first, second = (
             moment.replace(tzinfo=self._zone, fold=fold).timestamp() for fold in (0, 1)
         )

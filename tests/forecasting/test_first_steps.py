@@ -102,3 +102,12 @@ def test_a_narrow_terminal_leaves_no_flag_out(columns: int, watts: float, name: 
     names = [line.split(" ")[0] for line in lines[2:]]
     assert "".join(names) == name
     assert columns < 88 or watts > 1e6 or max(map(len, lines)) <= columns
+
+
+def test_a_table_of_local_times_is_refused_with_the_flag_that_states_their_zone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "draws.csv"
+    table.write_text("time,row\n2026-11-14 14:00:00,1\n2026-11-14 14:10:00,2\n")
+    assert forecast(["row", "--data-file", str(table)]) == 2
+    assert "--time-zone" in capsys.readouterr().err
