@@ -26,6 +26,8 @@ LIMIT_VERSION: Final = "limit/1"
 EXTREME: Final = 20.0
 """Multiples of the highest value ever seen at which a forecast is cut and flagged."""
 
+EXTREME_FLAG: Final = "extreme"
+
 ASSUMED_OFFSET: Final = 0.2
 """Share of a maximum added where there is no record of errors. Last-day maximum times 1.2 was
 exceeded in 8.8 % of 80 windows, so this is flagged and not called a p99."""

@@ -26,6 +26,7 @@ from forecasting.events.round_events import Expected
 from forecasting.forecast import (
     ASSUMED_OFFSET,
     EXTREME,
+    EXTREME_FLAG,
     LIMIT,
     Forecast,
     bounded,
@@ -330,7 +331,7 @@ class Engine:
             elif passed[i]:
                 row += (ABOVE_P99,)
             if method != LIMIT and highest[i] > EXTREME * cleaned.highest[i]:
-                row += ("extreme",)
+                row += (EXTREME_FLAG,)
             row += draft.planned[i]
             if method != LIMIT and pools[name] not in corrected:
                 row += ("uncalibrated",)

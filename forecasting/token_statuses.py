@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from forecasting.clean_history import STALE_BINS, clean
-from forecasting.forecast import FALLBACKS, LIMIT, Forecast
+from forecasting.forecast import EXTREME_FLAG, FALLBACKS, LIMIT, Forecast
 from forecasting.round.target_forecast import TargetForecast
 from forecasting.series_source import DAY_SECONDS, Floats, SeriesId, SeriesSource
 from forecasting.targets import TargetKey, TokenSource
@@ -27,9 +27,6 @@ from wattpack.errors import WattpackError
 from wattpack.kube.port import JsonObject
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
-
-EXTREME_FLAG: Final = "extreme"
-"""As of a forecast of requests: more than ``EXTREME`` times the record, and cut there."""
 
 log = logging.getLogger(__name__)
 

@@ -62,18 +62,28 @@ def output_file(text: str) -> Path:
     return file
 
 
-def write_output(file: Path, text: str) -> None:
-    """The text is in the file, all of it or none.
+def write_output(file: Path, content: str | bytes) -> None:
+    """The content is in the file, all of it or none; text as UTF-8.
 
     Raises:
         PermanentError: where it was writable before the run and is not any more.
     """
     try:
         if file.exists() and not file.is_file():
-            file.write_text(text, encoding="utf-8")  # a pipe or a terminal: nothing to replace
+            _put(file, content)  # a pipe or a terminal: nothing to replace
             return
         draft = file.resolve().with_name(f"{file.name}.part")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file.resolve())
+        try:
+            _put(draft, content)
+            draft.replace(file.resolve())
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         raise PermanentError(f"the result above is not in {file}: {error}") from error
+
+
+def _put(file: Path, content: str | bytes) -> None:
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        file.write_text(content, encoding="utf-8")

@@ -59,6 +59,7 @@ def create_app(sources: Sources, static: Path) -> FastAPI:
     app.middleware("http")(_harden)
     _add_health(app, sources)
     _add_views(app, sources)
+    _add_forecasts(app, sources)
     _add_stream(app, sources, hub)
     _add_front_end(app, static)
     return app
@@ -147,6 +148,18 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
         """CapacityPlans with their answers."""
         return sources.capacity.view(namespaces)[1]
 
+    @app.get("/api/v1/explain/gpu/{uuid}")
+    def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
+        """Why a GPU is capped."""
+        try:
+            return explain_gpu(shown(), uuid, namespaces)
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
+
+
+def _add_forecasts(app: FastAPI, sources: Sources) -> None:
+    allowed = Depends(_reader(sources))
+
     @app.get("/api/v1/forecasts")
     def forecasts_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """DemandForecasts of services, the worst first."""
@@ -163,14 +176,6 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
         if fan is None:
             raise HTTPException(404, "no such DemandForecast of a service")
         return fan
-
-    @app.get("/api/v1/explain/gpu/{uuid}")
-    def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
-        """Why a GPU is capped."""
-        try:
-            return explain_gpu(shown(), uuid, namespaces)
-        except InputError as error:
-            raise HTTPException(404, str(error)) from error
 
 
 def _add_stream(app: FastAPI, sources: Sources, hub: Hub) -> None:

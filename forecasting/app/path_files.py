@@ -10,17 +10,16 @@ import argparse
 import csv
 import io
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from forecasting.files.parquet_table import require_arrow, write_parquet
+from forecasting.files.parquet_table import path_table, require_arrow
 from forecasting.series_source import Floats
-from wattpack.errors import InputError, PermanentError
-from wattpack.flags import output_file
+from wattpack.errors import InputError
+from wattpack.flags import output_file, write_output
 from wattpack.times import parse_rfc3339, rfc3339
 from wattpack.units import seconds_to_ns
 
@@ -149,21 +148,13 @@ def write_paths(file: Path, told: Sequence[ToldPaths]) -> None:
     """
     if not told:
         raise InputError("paths", "a series with a forecast", 0)
-    draft = file.resolve().with_name(f"{file.name}.part")
-    try:
-        match file.suffix.lower():
-            case ".npz":
-                draft.write_bytes(_archive(told))
-            case ".parquet":
-                write_parquet(draft, *_columns(told))
-            case _:
-                draft.write_text(_table(told), encoding="utf-8")
-        draft.replace(file.resolve())
-    except OSError as error:
-        raise PermanentError(f"no paths are in {file}: {error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+    match file.suffix.lower():
+        case ".npz":
+            write_output(file, _archive(told))
+        case ".parquet":
+            write_output(file, path_table(*_columns(told)))
+        case _:
+            write_output(file, _table(told))
 
 
 def _columns(told: Sequence[ToldPaths]) -> tuple[Floats, Floats, dict[str, Floats]]:

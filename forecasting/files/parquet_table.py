@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -79,20 +80,18 @@ def require_arrow(file: str) -> None:
         raise InputError("file", why, "not installed", file) from error
 
 
-def write_parquet(file: Path, path: Floats, seconds: Floats, values: Mapping[str, Floats]) -> None:
-    """A table of sample paths: number of the path, time of the step (UTC), one column a series.
+def path_table(path: Floats, seconds: Floats, values: Mapping[str, Floats]) -> bytes:
+    """A file of sample paths: number of the path, time of the step (UTC), one column a series.
 
     Args:
-        file: Written over.
         path: Of each row, (n_rows,).
         seconds: Unix time, (n_rows,).
         values: Of each series, (n_rows,) each.
 
     Raises:
         InputError: no pyarrow.
-        OSError: where nothing can be written.
     """
-    require_arrow(str(file))
+    require_arrow("paths")
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -101,7 +100,9 @@ def write_parquet(file: Path, path: Floats, seconds: Floats, values: Mapping[str
         "time": arrow.array(seconds.astype(np.int64) * 1000, arrow.timestamp("ms", "UTC")),
     }
     columns |= {name: arrow.array(column) for name, column in values.items()}
-    parquet.write_table(arrow.table(columns), str(file))
+    made = io.BytesIO()
+    parquet.write_table(arrow.table(columns), made)
+    return made.getvalue()
 
 
 def _seconds(column: Any, name: str, times: TimeReader) -> Floats:  # noqa: ANN401 - pyarrow

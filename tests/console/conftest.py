@@ -1,4 +1,4 @@
-"""A real browser for the tests of the page."""
+"""A real browser for the tests of the page, and a console for it to look at."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, sync_playwright
+
+from tests.console.console_bench import Bench
 
 # Without these, a headless browser asks hosts of its maker at every start.
 FLAGS = [
@@ -33,3 +35,10 @@ def page() -> Iterator[Page]:
         context = browser.new_context(viewport={"width": 1400, "height": 1000})
         yield context.new_page()
         browser.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.stop()

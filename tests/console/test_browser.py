@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,13 +22,6 @@ from wattpack.kube.port import PODS, PRIORITY_CLASSES
 
 PLANS = CapacityPlan.meta.resource
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.stop()
 
 
 def gpu_pod(name: str, gpus: int, priority_class: str = "") -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ from tests.console.service_forecasts import ago, forecast, ready
 from tests.console.test_service_forecasts import RESOURCE, missed, put, tell
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
-    yield made
-    made.stop()
 
 
 def of_many_kinds(bench: Bench) -> None:

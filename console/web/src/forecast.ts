@@ -1,11 +1,12 @@
 // What is expected of one domain, and how far that can be believed.
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { accountFacts, type Fact, offsetWords } from "./account";
 import { getJson } from "./connection";
 import { element, say } from "./dom";
 import { FactList } from "./factlist";
 import { kilowatts } from "./format";
+import { chartWidth, HEIGHT, hourChart } from "./hourchart";
 import type { Domain, Forecast } from "./model";
 import { colour, look } from "./power";
 
@@ -16,7 +17,6 @@ interface Day {
 
 type Column = (number | null)[];
 
-const HEIGHT = 260;
 const BIN_SECONDS = 600;
 const DAY_EVERY_MS = 60_000; // a bin is ten minutes: older by a minute changes nothing that can be seen
 const WORDS: Record<string, string> = { Forecast: "in use", Fallback: "last day's peak instead", Contradicted: "contradicted", NoForecast: "none" };
@@ -30,7 +30,7 @@ export class ForecastPanel {
   private latest: [number, Domain, Forecast | null] | null = null;
 
   constructor() {
-    new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: HEIGHT })).observe(element("forecast-chart"));
+    new ResizeObserver(() => this.plot?.setSize({ width: chartWidth("forecast-chart"), height: HEIGHT })).observe(element("forecast-chart"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.plot?.destroy();
       this.plot = null;
@@ -81,28 +81,10 @@ export class ForecastPanel {
     element("forecast-chart").setAttribute("aria-label", `${domain.name}: ${before}peak of the coming hours p50 ${kilowatts(domain.forecast_p50_watts)}, p99 ${kilowatts(domain.forecast_p99_watts)}, of ${kilowatts(domain.rating_watts)}`);
   }
 
-  private width(): number {
-    return Math.max(240, element("forecast-chart").clientWidth);
-  }
-
   private create(data: uPlot.AlignedData): uPlot {
-    const { axis, y, line } = look();
-    const words = (hour: number): string => (hour === 0 ? "now" : `${hour > 0 ? "+" : "−"}${Math.abs(hour)} h`);
-    return new uPlot(
-      {
-        width: this.width(),
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: { y: false },
-        scales: { x: { time: false }, y: { auto: false } },
-        padding: [8, 16, 0, 0],
-        axes: [{ ...axis, incrs: [1, 2, 3, 6, 12, 24, 48], values: (_plot, ticks) => ticks.map(words), space: 44 }, y],
-        series: [{}, line("--draw", 2), line("--fan", 1.5), line("--fan", 1), line("--ink", 1.5, [4, 3]), line("--band", 1.5, [6, 4]), line("--rating", 1.5)],
-        bands: [{ series: [3, 2], fill: colour("--fan-fill") }],
-      },
-      data,
-      element("forecast-chart"),
-    );
+    const { y, line } = look();
+    const series = [{}, line("--draw", 2), line("--fan", 1.5), line("--fan", 1), line("--ink", 1.5, [4, 3]), line("--band", 1.5, [6, 4]), line("--rating", 1.5)];
+    return hourChart("forecast-chart", y, { series, bands: [{ series: [3, 2], fill: colour("--fan-fill") }] }, data);
   }
 }
 

@@ -1,17 +1,17 @@
 // One forecast of a service: its last day, the quantiles of its steps, and what stands behind them.
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { accountFacts, type Fact, offsetWords } from "./account";
 import { getJson } from "./connection";
 import { element, say } from "./dom";
 import { FactList } from "./factlist";
 import { figure, percent, quantity, span } from "./format";
+import { chartWidth, HEIGHT, hourChart } from "./hourchart";
 import type { Fan, ServiceForecast } from "./model";
 import { colour, look } from "./power";
 
 type Column = (number | null)[];
 
-const HEIGHT = 260;
 const BIN_SECONDS = 600;
 
 /** What docs/console.md explains. */
@@ -36,7 +36,7 @@ export class ServiceFan {
   private readonly facts = new FactList(element("service-facts"));
 
   constructor() {
-    new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: HEIGHT })).observe(element("service-chart"));
+    new ResizeObserver(() => this.plot?.setSize({ width: chartWidth("service-chart"), height: HEIGHT })).observe(element("service-chart"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.drawn = "";
       this.draw();
@@ -93,34 +93,17 @@ export class ServiceFan {
     element("service-chart").setAttribute("aria-label", `${row.name}: newest value ${quantity(row.now, row.unit)}, ${peak}`);
   }
 
-  private width(): number {
-    return Math.max(240, element("service-chart").clientWidth);
-  }
-
   private create(data: uPlot.AlignedData, levels: number[], unit: string): uPlot {
-    const { axis, y, line } = look();
-    const words = (hour: number): string => (hour === 0 ? "now" : `${hour > 0 ? "+" : "−"}${Math.abs(hour)} h`);
+    const { y, line } = look();
     const middle = medianOf(levels);
     // Series of uPlot: hours, what came, the levels, the peak.
     const place = (level: number): number => 2 + level;
-    return new uPlot(
-      {
-        width: this.width(),
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: { y: false },
-        scales: { x: { time: false }, y: { auto: false } },
-        padding: [8, 16, 0, 0],
-        axes: [
-          { ...axis, incrs: [1, 2, 3, 6, 12, 24, 48], values: (_plot, ticks) => ticks.map(words), space: 44 },
-          { ...y, values: (_plot, ticks) => ticks.map((tick) => (unit === "watts" || unit === "W" ? quantity(tick, unit).replace(".0 ", " ") : figure(tick))) },
-        ],
-        series: [{}, { ...line("--draw", 2), points: { show: true, size: 4, fill: colour("--draw") } }, ...levels.map((_level, i) => line("--fan", i === middle ? 1.5 : 0.75)), line("--ink", 1.5, [4, 3])],
-        bands: levels.flatMap((_level, i) => (i === middle ? [] : [{ series: [place(Math.max(i, middle)), place(Math.min(i, middle))] as [number, number], fill: colour("--fan-fill") }])),
-      },
-      data,
-      element("service-chart"),
-    );
+    const words = (tick: number): string => (unit === "watts" || unit === "W" ? quantity(tick, unit).replace(".0 ", " ") : figure(tick));
+    const lines = {
+      series: [{}, { ...line("--draw", 2), points: { show: true, size: 4, fill: colour("--draw") } }, ...levels.map((_level, i) => line("--fan", i === middle ? 1.5 : 0.75)), line("--ink", 1.5, [4, 3])],
+      bands: levels.flatMap((_level, i) => (i === middle ? [] : [{ series: [place(Math.max(i, middle)), place(Math.min(i, middle))] as [number, number], fill: colour("--fan-fill") }])),
+    };
+    return hourChart("service-chart", { ...y, values: (_plot, ticks) => ticks.map(words) }, lines, data);
   }
 }
 
