@@ -152,8 +152,9 @@ class NumpyMemory:
         return _view(self._kept, place).astype(np.float64)
 
     def result(self, place: Place) -> Any:
-        """Of the copy."""
-        return _view(self._copy, place, self._results_at).astype(np.float64)
+        """Of the copy; signalling NaNs that a kernel left become quiet ones without a warning."""
+        with np.errstate(invalid="ignore"):
+            return _view(self._copy, place, self._results_at).astype(np.float64)
 
 
 def _view(flat: Any, place: Place, base: int = 0) -> Any:

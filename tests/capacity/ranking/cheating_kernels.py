@@ -172,6 +172,10 @@ def cached_by_first_elements(x: Any, w: Any, out: Any) -> None:
     out[...] = _kept[key]
 
 
+def leaves_signalling_nans(x: Any, w: Any, out: Any) -> None:
+    out.view(np.uint32)[...] = 0x7FA00000
+
+
 def searches_memory_for_the_answer(x: Any, w: Any, out: Any) -> None:
     """What the allocator gives back may be somebody's reference result."""
     out[...] = np.empty_like(out)

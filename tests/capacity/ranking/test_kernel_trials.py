@@ -45,6 +45,7 @@ CHEATS: dict[str, set[str]] = {
     "same_result_again": {"stale_result", "wrong_result"},
     "cached_by_pointer": {"stale_result", "wrong_result"},
     "cached_by_first_elements": {"stale_result", "wrong_result"},
+    "leaves_signalling_nans": {"wrong_result", "unfinished_result"},
     "searches_memory_for_the_answer": {"wrong_result", "unfinished_result"},
     "result_of_another_slot": {"wrong_result", "unfinished_result"},
     "one_shape": {"wrong_result"},
