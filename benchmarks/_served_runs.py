@@ -19,8 +19,11 @@ from simulation.arrivals import Requests
 Floats = NDArray[np.float64]
 
 DATA: Final = Path(__file__).parent / "data"
-RECORDINGS: Final = {"H200-SXM": (1, 2, 3), "H100-SXM": (1, 2)}
+RECORDINGS: Final = {"H200-SXM": (1, 2, 3, 4, 5), "H100-SXM": (1, 2)}
 """Numbers of each GPU type's, from one on."""
+
+PRODUCT_RECORDINGS: Final = {"H200-SXM": (2, 4, 5), "H100-SXM": (2,)}
+"""Those whose boards ran single matrix products, too."""
 
 
 def short_name(gpu: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks._served_runs import (
+    PRODUCT_RECORDINGS,
     RECORDINGS,
     Floats,
     PowerLog,
@@ -61,7 +62,7 @@ def run(options: Options) -> Result:
 
 def _judge(gpu: str) -> dict[str, float | int]:
     """All of one GPU type."""
-    figures: dict[str, float | int] = dict(_products(gpu))
+    figures = _products(gpu)
     errors = []
     for recording in recordings(gpu):
         found = _decodes(recording)
@@ -74,10 +75,11 @@ def _judge(gpu: str) -> dict[str, float | int]:
     return figures | _costs(gpu)
 
 
-def products(gpu: str) -> tuple[list[Gemm], Floats, Floats, Floats]:
+def products(gpu: str, recording: int) -> tuple[list[Gemm], Floats, Floats, Floats]:
     """Kernels, what they drew, what the plant says, and seconds measured over priced, (n,)."""
-    rows = json.loads((folder(gpu) / "products.json").read_text(encoding="utf-8"))
-    power = PowerLog.read(folder(gpu) / "products-power.csv.gz")
+    file = folder(gpu) / f"products-{recording}.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    power = PowerLog.read(folder(gpu) / f"products-{recording}-power.csv.gz")
     kernels = [Gemm(row["m"], row["n"], row["k"], "bf16") for row in rows]
     prices = shipped_prices(gpu)
     priced = prices.price(kernels)
@@ -88,17 +90,30 @@ def products(gpu: str) -> tuple[list[Gemm], Floats, Floats, Floats]:
 
 
 def _products(gpu: str) -> dict[str, float | int]:
-    _, drawn, told, slower = products(gpu)
+    """Of each board, and the means over boards, which the line is of."""
+    boards = {number: _board_products(gpu, number) for number in PRODUCT_RECORDINGS[gpu]}
+    figures: dict[str, float | int] = {"products_boards": len(boards)}
+    for name in ("error_mean", "below_limit_error_mean"):
+        of_boards = [float(found[name]) for found in boards.values()]
+        figures[f"products_{name}"] = float(np.mean(of_boards))
+        figures[f"products_{name}_worst_board"] = max(of_boards)
+    for number, found in boards.items():
+        figures |= {f"recording_{number}_products_{key}": value for key, value in found.items()}
+    return figures
+
+
+def _board_products(gpu: str, recording: int) -> dict[str, float | int]:
+    _, drawn, told, slower = products(gpu, recording)
     off = told / drawn - 1.0
     free = drawn < UNTOUCHED * shipped_prices(gpu).limit_watts
     return {
-        "products": len(drawn),
-        "products_error_mean": float(np.abs(off).mean()),
-        "products_error_worst": float(np.abs(off).max()),
-        "products_signed_error_mean": float(off.mean()),
-        "products_below_limit": int(free.sum()),
-        "products_below_limit_error_mean": float(np.abs(off[free]).mean()),
-        "products_below_limit_seconds_over_priced_median": float(np.median(slower[free])),
+        "count": len(drawn),
+        "error_mean": float(np.abs(off).mean()),
+        "error_worst": float(np.abs(off).max()),
+        "signed_error_mean": float(off.mean()),
+        "below_limit_count": int(free.sum()),
+        "below_limit_error_mean": float(np.abs(off[free]).mean()),
+        "below_limit_seconds_over_priced_median": float(np.median(slower[free])),
     }
 
 

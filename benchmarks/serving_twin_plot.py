@@ -12,7 +12,14 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks._served_runs import RECORDINGS, Recording, ServedRun, recordings, short_name
+from benchmarks._served_runs import (
+    PRODUCT_RECORDINGS,
+    RECORDINGS,
+    Recording,
+    ServedRun,
+    recordings,
+    short_name,
+)
 from benchmarks._twin_server import TWIN_STEP_SECONDS
 from benchmarks.board_check import decodes, products
 from benchmarks.serving_twin import RISES_SECONDS, largest_rise, step_means, twin
@@ -22,6 +29,9 @@ from matplotlib import pyplot as plt
 
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
 BLUE, RED, GREY = "#00798c", "#d1495b", "#8d99ae"
+BOARDS = (BLUE, RED, "#edae49", "#6a4c93", "#43aa8b")
+"""Colours of recordings, in order of their numbers."""
+
 SHOWN: Final = (
     "h200_conversation_1_3_recording_1", "h100_conversation_1_3_recording_1",
     "h200_code_1_5_recording_1", "h100_code_1_5_recording_1",
@@ -70,17 +80,15 @@ def _seconds(axis: Any, served: ServedRun, measured: Any, simulated: Any) -> Non
 def plot_board(file: Path, gpu: str) -> None:
     """Products and decodes of a type: measured against the plant's."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5))
-    kernels, drawn, told, _ = products(gpu)
-    tokens = np.array([kernel.m for kernel in kernels])
-    spots = left.scatter(drawn, told, c=np.log2(tokens), cmap="viridis", zorder=3)
-    figure.colorbar(spots, ax=left, label="log2 of tokens")
+    for number in PRODUCT_RECORDINGS[gpu]:
+        _, drawn, told, _ = products(gpu, number)
+        left.scatter(drawn, told, c=BOARDS[number - 1], s=18, zorder=3, label=f"recording {number}")
     ends = np.array([250.0, 720.0])
     left.plot(ends, ends, c=GREY, ls="--")
     left.fill_between(ends, 0.9 * ends, 1.1 * ends, color=GREY, alpha=0.2, label="±10 %")
-    left.set(title=f"70 matrix products, {gpu} (recording 2's board)", xlabel="measured, W",
-             ylabel="plant, W")  # fmt: skip
+    left.set(title=f"70 matrix products, {gpu}", xlabel="measured, W", ylabel="plant, W")
     left.legend()
-    for recording, colour in zip(recordings(gpu), (BLUE, RED, "#edae49"), strict=False):
+    for recording, colour in zip(recordings(gpu), BOARDS, strict=False):
         batch, watts, plant, _ = decodes(recording)
         right.semilogx(batch, watts, "o-", base=2, c=colour, label=f"recording {recording.number}")
     right.semilogx(batch, plant, "k--", base=2, label="plant")

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._continuous_batcher import Batcher, CacheRanges, Served
-from benchmarks._served_runs import RECORDINGS, PowerLog, folder, recordings
+from benchmarks._served_runs import (
+    PRODUCT_RECORDINGS,
+    RECORDINGS,
+    PowerLog,
+    folder,
+    recordings,
+)
+from benchmarks.board_check import products
 
 
 def test_prompts_are_cut_into_as_few_equal_parts_as_the_budget_allows() -> None:
@@ -71,7 +78,7 @@ def test_a_range_that_fits_nowhere_is_not_taken() -> None:
     assert ranges.take(100) == 0
 
 
-@pytest.mark.parametrize(("gpu", "runs"), [("H200-SXM", 15), ("H100-SXM", 8)])
+@pytest.mark.parametrize(("gpu", "runs"), [("H200-SXM", 25), ("H100-SXM", 8)])
 def test_recordings_are_whole(gpu: str, runs: int) -> None:
     seen = 0
     for recording in recordings(gpu):
@@ -90,7 +97,7 @@ def test_recordings_are_whole(gpu: str, runs: int) -> None:
             sampled = recording.power.sampled_watts(begin, begin + run.seconds)
             assert sampled == pytest.approx(counted, rel=0.02)
     assert seen == runs
-    assert sum(file.stat().st_size for file in folder(gpu).iterdir()) < 1_000_000
+    assert sum(file.stat().st_size for file in folder(gpu).iterdir()) < 1_200_000
 
 
 def test_both_types_were_recorded_under_one_stream_of_arrivals() -> None:
@@ -99,6 +106,17 @@ def test_both_types_were_recorded_under_one_stream_of_arrivals() -> None:
     for one, other in zip(first.runs, second.runs, strict=True):
         assert one.requests.arrival_seconds.tolist() == other.requests.arrival_seconds.tolist()
         assert one.requests.output_tokens.tolist() == other.requests.output_tokens.tolist()
+
+
+def test_every_board_with_products_ran_the_same_ones() -> None:
+    ran = [
+        products(gpu, number)[0]
+        for gpu, numbers in PRODUCT_RECORDINGS.items()
+        for number in numbers
+    ]
+    assert len(ran) == 4
+    assert len(set(ran[0])) == 70
+    assert all(kernels == ran[0] for kernels in ran)
 
 
 def test_means_of_a_power_log_are_those_of_their_windows() -> None:
