@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    if arguments.record:
+    if arguments.record or arguments.record_as:
         print(f"kept in {_recorded(arguments, line)}", file=sys.stderr)
     print(json.dumps(line), flush=True)
     status = _keep(arguments.json, json.dumps(line) + "\n") if arguments.json else 0
@@ -76,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         "--record", action="store_true", help="keep the result in benchmarks/results/"
     )
     parser.add_argument(
+        "--record-as",
+        metavar="WORD",
+        help="the same under NAME_WORD: other seeds or settings, beside the plain result",
+    )
+    parser.add_argument(
         "--within-ranges",
         action="store_true",
         help="end with 1 if a figure has left its range in benchmarks/ranges.yaml",
@@ -92,6 +98,9 @@ def _refuse_what_nobody_takes(
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if arguments.scheduler and not getattr(module, "TAKES_SCHEDULER", not arguments.name):
         parser.error(f"argument --scheduler: {arguments.name} is no sweep")
+    word = arguments.record_as
+    if word is not None and not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", word):
+        parser.error(f"argument --record-as: expected a-z, 0-9 and single _, got {word!r}")
     if not 0 <= arguments.seed < 2**31:
         parser.error(f"argument --seed: expected 0 to 2147483647, got {arguments.seed}")
 
@@ -113,7 +122,7 @@ def _measured(arguments: argparse.Namespace, rest: Sequence[str]) -> Line:
     )
     with interruptible(SystemClock()):
         result: Result = module.run(options)
-    return result.to_json(_result_name(arguments.name, module, rest))
+    return result.to_json(_result_name(arguments, module, rest))
 
 
 def _recorded(arguments: argparse.Namespace, line: Line) -> Path:
@@ -132,10 +141,10 @@ def _within_ranges(arguments: argparse.Namespace, line: Line) -> int:
     return 1 if strangers else 0
 
 
-def _result_name(name: str, module: ModuleType, arguments: Sequence[str]) -> str:
-    """Name of the result, which is its file's: flags of ``KEPT_APART`` give it another."""
-    apart = [flag for flag in getattr(module, "KEPT_APART", ()) if flag in arguments]
-    return "_".join([name, *(flag.removeprefix("--") for flag in apart)])
+def _result_name(arguments: argparse.Namespace, module: ModuleType, rest: Sequence[str]) -> str:
+    """Name of the result, which is its file's: ``KEPT_APART`` and ``--record-as`` add to it."""
+    apart = [flag.removeprefix("--") for flag in getattr(module, "KEPT_APART", ()) if flag in rest]
+    return "_".join([arguments.name, *apart, *filter(None, [arguments.record_as])])
 
 
 def _help(parser: argparse.ArgumentParser, name: str | None) -> int:
