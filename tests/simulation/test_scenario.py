@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from capacity.profile_library import shipped_library
 from simulation.plant_constants import frozen_plant, plant_from_json
 from simulation.plant_hash import plant_sha256
 from simulation.reference import ROOT, YAML, produce
@@ -53,6 +54,23 @@ def test_the_plant_is_frozen() -> None:
     # A change needs an ADR and new baselines of everything that was measured on the twin.
     frozen = "f5ab6e692baaf3e4a1c487d393a43b67f2ebf7a5171dc90a7128f89dd4678715"
     assert plant_sha256(frozen_plant()) == frozen
+
+
+@pytest.mark.parametrize(
+    ("gpu_model", "idle", "context", "limit", "lowest_limit"),
+    [
+        ("A100-SXM", 62.0, 80.0, 400.0, 100.0),
+        ("H100-SXM", 72.0, 122.0, 700.0, 200.0),
+        ("H200-SXM", 76.0, 114.0, 700.0, 200.0),
+    ],
+)
+def test_what_profiles_tell_of_the_plants_boards_is_frozen_as_well(
+    gpu_model: str, idle: float, context: float, limit: float, lowest_limit: float
+) -> None:
+    # No part of the hash, and as much of the plant: the same ADR, the same new baselines.
+    board = shipped_library().find(gpu_model)
+    assert (board.idle_watts, board.context_watts) == (idle, context)
+    assert (board.default_limit_watts, board.min_limit_watts) == (limit, lowest_limit)
 
 
 def test_a_server_at_full_load_stays_within_its_nameplate() -> None:
