@@ -17,7 +17,15 @@ from controller.tick_values import Commands, Observations, Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["Commitments", "Holding", "holding", "initial_commitments", "record", "seen"]
+__all__ = [
+    "Commitments",
+    "Holding",
+    "holding",
+    "initial_commitments",
+    "record",
+    "seen",
+    "sole_since_ns",
+]
 
 _RING = 8
 # A report that came this long after a lease must have ended was issued after its end: reports
@@ -127,6 +135,15 @@ def seen(tick: Tick, commitments: Commitments) -> Commitments:
     if not rebooted.any():
         return commitments
     return replace(commitments, unproven_ns=unproven)
+
+
+def sole_since_ns(tick: Tick, commitments: Commitments) -> int:
+    """Since when only this replica can have given caps; a predecessor's hold for one lease more.
+
+    Of others' caps no more is known than what each report read back.
+    """
+    leads_ns = commitments.since_ns if tick.observations.leading else tick.now_ns
+    return leads_ns + tick.lease_ns
 
 
 def holding(tick: Tick, commitments: Commitments) -> Holding:

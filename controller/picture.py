@@ -14,7 +14,7 @@ from controller.changes import (
     changes_taken,
     least_change,
 )
-from controller.commitments import Holding, holding
+from controller.commitments import Holding, holding, sole_since_ns
 from controller.controller_state import State
 from controller.estimate import (
     CROSS_CHECK_SHARE,
@@ -99,7 +99,12 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     fresh_gpu = hold.fresh_node.take(topology.node_of_gpu)
     energy = _energy(tick, fresh_gpu)
     trust = judged(
-        state.trust, energy, hold.until_now_watts, tick.settings.reaction_seconds, tick.now_ns
+        state.trust,
+        energy,
+        hold.until_now_watts,
+        tick.settings.reaction_seconds,
+        tick.now_ns,
+        sole_since_ns(tick, state.commitments),
     )
     most = np.maximum(topology.default_limit_watts, hold.highest_watts)
     highest = np.where(trust.trusted, hold.highest_watts, most)

@@ -9,10 +9,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from controller.step import State, initial_state, step
 from controller.tick_values import Commands, Tick, Topology
-from tests.controller.builders import SETTINGS, make_topology, seconds
+from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from tests.controller.faulty_plant import Faults, Plant
 from tests.controller.oracle import fault_seconds
 
@@ -137,3 +138,52 @@ def test_a_hot_breaker_gets_nothing_back_in_one_step() -> None:
     replicas.states[1] = replace(standby, heat=np.full(len(standby.heat), 0.3))
     held = replicas.run_until(KILLED_AT + 30)
     assert fastest_rise(replicas, held) <= 0.02 + 1e-9
+
+
+def doubted_seconds(over: range, led_from: int, until: int) -> list[int]:
+    """Seconds at which a replica doubts a board whose counter is 20 % over its cap in ``over``.
+
+    Args:
+        over: Seconds whose reports show the mean.
+        led_from: From this second on the replica leads; another leads before.
+        until: End.
+    """
+    topology = row_of_boards()
+    state, doubted = initial_state(topology, SETTINGS), []
+    for second in range(until):
+        watts = np.full(topology.n_gpus, 300.0)
+        watts[0] = 480.0 if second in over else 300.0
+        leads = second >= led_from
+        observed = make_observations(
+            topology,
+            seconds(second),
+            gpu_draw_watts=watts,
+            gpu_energy_mean_watts=watts,
+            epoch=2 if leads else 0,
+            leading=leads,
+            may_raise=False,
+        )
+        state, _, decisions = step(Tick(topology, observed, SETTINGS, seconds(second)), state)
+        assert decisions.trusted[1:].all()
+        doubted += [] if decisions.trusted[0] else [second]
+    return doubted
+
+
+@pytest.mark.parametrize("led_from", [20, 21, 24], ids=["before", "meanwhile", "after"])
+def test_i7_a_cap_that_a_predecessor_gave_and_took_back_accuses_nobody(led_from: int) -> None:
+    """Held for 0.1 s between two reports, drawn for a second: three reports' means of 3 s are over.
+
+    A leader that still believes in its term and its successor disagree for a moment like this.
+    """
+    assert not doubted_seconds(range(21, 24), led_from, until=60)
+
+
+@pytest.mark.parametrize("led_from", [0, 20, 100], ids=["leads", "takes over", "stands by"])
+def test_i7_a_board_that_ignores_its_cap_is_told_whoever_leads(led_from: int) -> None:
+    """No unseen cap explains a mean for longer than it is in the mean: 3 s, 1.8 s and a second."""
+    first = doubted_seconds(range(21, 60), led_from, until=60)[0]
+    assert first == (22 if led_from == 0 else 27)
+
+
+def test_i7_who_is_doubted_before_a_change_of_leader_stays_so() -> None:
+    assert doubted_seconds(range(10, 60), led_from=40, until=60) == list(range(16, 60))

@@ -78,8 +78,12 @@ def judged(
     cap_watts: FloatArray,
     reaction_seconds: float,
     now_ns: int,
+    caps_known_since_ns: int | None = None,
 ) -> BoardTrust:
     """The trust after one more look: over 110 % of every cap of that time loses it.
+
+    Where somebody else could give a cap and take it back between two looks, a mean must stay too
+    high for longer than such a cap explains.
 
     Args:
         memory: So far.
@@ -87,6 +91,7 @@ def judged(
         cap_watts: Highest cap that could hold now, NaN if unknown, (n,).
         reaction_seconds: Actuation and settling.
         now_ns: Now.
+        caps_known_since_ns: Since when nobody else can have given a cap; None: for ever.
     """
     window_ns = trust_window_ns(reaction_seconds)
     caps = memory.caps.spanning(window_ns).with_watts(cap_watts, now_ns)
@@ -98,6 +103,9 @@ def judged(
     began_over_ns = np.where(memory.over_since_ns < 0, now_ns, memory.over_since_ns)
     over_since_ns = np.where(over, began_over_ns, -1)
     offends = over & (now_ns - over_since_ns >= OFFENDS_FOR_NS) & known
+    if caps_known_since_ns is not None and offends.any():
+        unseen = over_since_ns < caps_known_since_ns + window_ns
+        offends &= ~unseen | (now_ns - over_since_ns >= OFFENDS_FOR_NS + window_ns)
     calm = ~offends & ~np.isnan(energy_mean)
     doubted_ns = np.where(calm, memory.doubted_ns, now_ns)
     again = now_ns - doubted_ns >= TRUSTED_AGAIN_NS
