@@ -142,6 +142,7 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
         recovering=moved(fresh.recovering, old.recovering),
         fresh_ticks=moved(fresh.fresh_ticks, old.fresh_ticks),
         seamless=moved(fresh.seamless, old.seamless),
+        saved_raise_seconds=moved(fresh.saved_raise_seconds, old.saved_raise_seconds),
         rises=_moved_rises(fresh.rises, old.rises, domains),
         held=HeldMemory(
             moved(fresh.held.since_ns, old.held.since_ns),

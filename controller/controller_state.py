@@ -62,6 +62,8 @@ class State:
         lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
         clock_share: Clock over the highest where clocks shed load beside limits, 1 elsewhere,
             (n_gpus,).
+        saved_raise_seconds: For how much time raises at the rate have taken nothing, infinite
+            before the first, (n_domains,).
         rises: Rise history of the bands.
         held: History of draws beyond the target while capping.
         bands: Present bands.
@@ -101,6 +103,7 @@ class State:
     decided_watts: FloatArray
     lock_watts: FloatArray
     clock_share: FloatArray
+    saved_raise_seconds: FloatArray
     rises: RiseMemory
     held: HeldMemory
     bands: BandMemory
@@ -166,6 +169,7 @@ def initial_state(
         decided_watts=np.zeros(n_gpus),
         lock_watts=np.full(n_gpus, np.inf),
         clock_share=np.ones(n_gpus),
+        saved_raise_seconds=np.full(n_domains, np.inf),
         rises=initial_rises(n_domains),
         held=initial_held(n_domains),
         bands=initial_bands(n_domains),

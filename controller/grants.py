@@ -17,8 +17,8 @@ from controller.cap_reason import CapReason
 from controller.controller_state import State
 from controller.decide import Situation
 from controller.filling import Filling, Room
+from controller.raise_rate import RaiseRate
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.units import NS_PER_SECOND
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
 
@@ -32,10 +32,7 @@ class Permit:
 
     Attributes:
         gpus: Which GPUs may be raised at all, (n_gpus,).
-        watts: Raise of the sum of caps that each domain bears in this tick, AC, (n_domains,).
-        watts_per_second: The same in a second, infinite where nothing limits it, (n_domains,).
-        last_ns: Time of the last tick, -1 before the first.
-        now_ns: Time of this one.
+        rate: How fast the sum of caps that each domain bears may rise.
         near_watts: What a capping domain expects below its target from here on is near: only
             ``near_share`` of that room is given in this tick, AC, (n_domains,).
         near_share: In 0..1.
@@ -46,10 +43,7 @@ class Permit:
     """
 
     gpus: BoolArray
-    watts: FloatArray
-    watts_per_second: FloatArray
-    last_ns: int
-    now_ns: int
+    rate: RaiseRate
     near_watts: FloatArray
     near_share: float
     restore_watts: FloatArray
@@ -65,11 +59,13 @@ class Grants:
         cap_watts: (n_gpus,).
         reason: Why a GPU gets less than was decided, NOT_CAPPED where it does not, (n_gpus,).
         binding_domain: Where the raise found too little room, -1 for nowhere, (n_gpus,).
+        saved_seconds: For how much time the rates have raised nothing, (n_domains,).
     """
 
     cap_watts: FloatArray
     reason: IntArray
     binding_domain: IntArray
+    saved_seconds: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +107,11 @@ def grant(
     topology = state.topology
     caps = np.where(now.active, np.minimum(wanted_watts, free_watts), wanted_watts)
     gap, kinds = wanted_watts - caps, state.calm_wants.gang_kinds
+    raised = np.zeros(topology.n_gpus)
     if not (gap > 0.5).any():
         nothing = np.full(topology.n_gpus, int(CapReason.NOT_CAPPED), dtype=np.int64)
-        return Grants(even_gangs(caps, kinds, now.active), nothing, nothing - 1)
+        saved_seconds = permit.rate.saved_after(state.load, raised)
+        return Grants(even_gangs(caps, kinds, now.active), nothing, nothing - 1, saved_seconds)
     small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
@@ -127,18 +125,24 @@ def grant(
     raising &= permit.gpus
     binding = np.full(topology.n_gpus, -1, dtype=np.int64)
     if raising.any():
-        goal, binding, by_rate = _raised(_Raise(state, raising), caps, wanted_watts, now, permit)
+        steps = _Raise(state, raising)
+        start, goal, binding, by_rate = _raised(steps, caps, wanted_watts, now, permit)
         why = np.where(by_rate, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
         caps = np.maximum(np.floor(goal + 1e-6), caps)
+        raised = np.maximum(caps - start, 0.0)
         waits = raising & (wanted_watts - caps > 0.5) & (binding >= 0)
         reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
-    return Grants(even_gangs(caps, kinds, now.active), reason.astype(np.int64), binding)
+    saved_seconds = permit.rate.saved_after(state.load, raised)
+    caps = even_gangs(caps, kinds, now.active)
+    return Grants(caps, reason.astype(np.int64), binding, saved_seconds)
 
 
 def _raised(
     steps: _Raise, caps: FloatArray, wanted: FloatArray, now: Situation, permit: Permit
-) -> tuple[FloatArray, IntArray, BoolArray]:
-    """Raised caps, which domain held back whom, -1 for none, and whether by a rate, (n_gpus,) each.
+) -> tuple[FloatArray, FloatArray, IntArray, BoolArray]:
+    """Caps from which the rate counts, raised ones, who held back whom, whether by a rate.
+
+    (n_gpus,) each; -1 where no domain held a GPU back.
 
     What was held before a change of leader comes back first and in one step, the rest at the rate;
     both only into room that the worst case leaves, and then only as the bands allow.
@@ -149,7 +153,7 @@ def _raised(
     )
     # Boards take whole watts: of less than one each nobody would rise, for ever.
     one_each = load.sum_gpus(steps.raising.astype(np.float64))
-    rate_dc = _in_whole_watts(permit, load.gpu_factor, one_each)
+    rate_dc = permit.rate.in_whole_watts(load, one_each)
     restored, held_back = caps, np.full(load.n_gpus, -1, dtype=np.int64)
     if np.any(permit.restore_watts > caps):
         to = np.clip(permit.restore_watts, caps, wanted)
@@ -169,31 +173,7 @@ def _raised(
         goal, by_band = steps.fill(caps, goal, now.expected_watts, paced_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
         slow = np.where(by_band >= 0, np.append(paced_dc < band_dc, False)[by_band], slow)
-    return goal, held_back, slow
-
-
-def _in_whole_watts(permit: Permit, factor: FloatArray, one_each: FloatArray) -> FloatArray:
-    """What the rates give in this tick, DC; where it is under a watt a board, a whole one at times.
-
-    Then every board has its watt each 2^k seconds, so that domains below one another have it at the
-    same ticks; k is the least at which that is no faster than the rate.
-
-    Args:
-        permit: With the rates, AC.
-        factor: AC of a domain for each DC watt of its boards, (n_domains,).
-        one_each: A watt for every board that is to be raised, DC, (n_domains,).
-    """
-    rate_dc = permit.watts / factor
-    slow = rate_dc < one_each
-    if not slow.any() or permit.last_ns < 0:
-        return rate_dc
-    needed_seconds = one_each[slow] * factor[slow] / permit.watts_per_second[slow]
-    period_seconds = np.exp2(np.ceil(np.log2(needed_seconds)))
-    begun = np.floor(permit.now_ns / NS_PER_SECOND / period_seconds)
-    due = begun > np.floor(permit.last_ns / NS_PER_SECOND / period_seconds)
-    given = rate_dc.copy()
-    given[slow] = np.where(due, one_each[slow], 0.0)
-    return given
+    return restored, goal, held_back, slow
 
 
 def paced(room: FloatArray, near: FloatArray, share: float) -> FloatArray:

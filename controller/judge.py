@@ -33,6 +33,7 @@ from controller.grants import RAISE_DEADBAND, Permit
 from controller.heat_budget import budgeted_target
 from controller.locks import most_drawn, unlocked_draw
 from controller.picture import Picture
+from controller.raise_rate import RaiseRate
 from controller.recovery import restorable_watts
 from controller.tick_values import Band, Observations, Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
@@ -271,10 +272,7 @@ def raise_permit(tick: Tick, state: State) -> Permit:
     rate = np.where(tree.enforce, tree.max_raise_watts_per_second, np.inf)
     return Permit(
         gpus=free & (stopped is CapReason.NOT_CAPPED),
-        watts=np.where(tree.enforce, tree.max_raise_watts_per_second * paid_seconds, np.inf),
-        watts_per_second=rate,
-        last_ns=state.now_ns,
-        now_ns=tick.now_ns,
+        rate=RaiseRate(rate, paid_seconds, state.saved_raise_seconds, state.now_ns, tick.now_ns),
         near_watts=_NEAR_TARGET_SHARE * base_watts(state),
         near_share=-math.expm1(-paid_seconds / _CLOSING_SECONDS),
         restore_watts=restorable_watts(tick, state),

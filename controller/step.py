@@ -79,6 +79,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
         alarms=alarms,
         decided_watts=commanded.cap_watts,
         lock_watts=orders.lock_watts,
+        saved_raise_seconds=orders.grants.saved_seconds,
         guaranteed=orders.guaranteed,
         commitments=record(tick, state.commitments, orders.commands),
     )

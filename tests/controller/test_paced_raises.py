@@ -11,6 +11,7 @@ from controller.cap_reason import CapReason
 from controller.decide import Situation
 from controller.grants import Grants, Permit, grant, paced
 from controller.judge import raise_permit
+from controller.raise_rate import RaiseRate
 from controller.step import initial_state
 from controller.tick_values import Tick
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
@@ -96,10 +97,7 @@ def granted(caps_watts: float, wanted_watts: float, room_watts: float) -> Grants
     )
     permit = Permit(
         gpus=np.ones(8, dtype=np.bool_),
-        watts=np.full(1, np.inf),
-        watts_per_second=np.full(1, np.inf),
-        last_ns=seconds(1),
-        now_ns=seconds(2),
+        rate=RaiseRate(np.full(1, np.inf), 1.0, np.full(1, np.inf), seconds(1), seconds(2)),
         near_watts=1000.0 * factor,
         near_share=0.1,
         restore_watts=np.zeros(8),
