@@ -4,8 +4,8 @@ It shares no arithmetic with the planner that it judges: occupancy, draw and lim
 twin's truth and from what the objects say, "fits" is defined here. A job (a pod, or a whole gang)
 fits on servers whose free GPUs hold it and below whose breakers it fits by watts:
 
-    true draw + what pods of the last 30 s have yet to draw + what the published forecast
-    expects beyond its own present (p99 - now) + the job's own watts <= published cap band
+    true draw + what pods of the last 30 s have yet to draw + what plans leave before work of the
+    job's priority (``Limits``) + the job's own watts <= published cap band
 
 A pod's watts are the 95th percentile of its kernel class on that GPU type, above idle.
 """
@@ -36,11 +36,20 @@ class Limits:
 
     Attributes:
         band_watts: Published cap band, (n_domains,), NaN where there is none.
-        rise_watts: p99 minus now of the published forecast, (n_domains,), 0 without one.
+        rise_watts: By how much what runs is expected to rise beyond the present, as plans leave it
+            free before a job, (n_domains,).
+        low_rise_watts: The same before jobs of a priority below ``low_below``, (n_domains,).
+        low_below: Lowest priority that ``rise_watts`` is left free before.
     """
 
     band_watts: Floats
     rise_watts: Floats
+    low_rise_watts: Floats
+    low_below: int = 0
+
+    def rise_before(self, priority: int) -> Floats:
+        """What is left free before a job of a priority, (n_domains,)."""
+        return self.low_rise_watts if priority < self.low_below else self.rise_watts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class Waiting:
     job: str
     gpus: int
     kernel_class: str
+    priority: int
 
 
 def waiting_jobs(pods: Sequence[Mapping[str, Any]]) -> list[list[Waiting]]:
@@ -64,7 +74,8 @@ def waiting_jobs(pods: Sequence[Mapping[str, Any]]) -> list[list[Waiting]]:
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
         job = labels.get("wattpack.io/gang") or pod["metadata"]["name"]
         sizes[job] = int(notes.get("wattpack.io/gang-size", "1"))
-        waiting = Waiting(job, int(limits[GPU]), notes.get("wattpack.io/kernel-class", ""))
+        kernel_class = notes.get("wattpack.io/kernel-class", "")
+        waiting = Waiting(job, int(limits[GPU]), kernel_class, pod["spec"].get("priority", 0))
         jobs.setdefault(job, []).append(waiting)
     return [members for job, members in jobs.items() if len(members) >= sizes[job]]
 
@@ -95,11 +106,12 @@ class IdleJudge:
         """
         free = self._world.assignment.kind == 0
         fits = np.zeros(len(self._world.node_names), dtype=np.bool_)
-        room = limits.band_watts - self._drawn(number) - limits.rise_watts
+        room = limits.band_watts - self._drawn(number)
         jobs = waiting_jobs(pods)
         for members in jobs:
             # One job is judged at a time: which of two would be served is the planner's choice.
-            fits |= self._fits(members, free, room)
+            left_free = limits.rise_before(min(member.priority for member in members))
+            fits |= self._fits(members, free, room - left_free)
         here = free & fits[self._world.node_of_gpu]
         self._seconds = np.where(here, self._seconds + 1, 0)
         self.gpu_seconds += int(here.sum())

@@ -7,9 +7,10 @@ The planner runs at the product's pace (changes wait for at most 2 s; the demo's
 servers have a readiness probe, as servers have: this benchmark plays their kubelet. The twin's
 replicas serve as soon as they run.
 
-Two judges: one leaves room for what the published forecast expects beyond its present, as plans
-do; the other does not (``under_limit``): a GPU may idle only where draw, what recent starts have
-yet to draw and the waiting job come to more than the published limit.
+Two judges: one leaves room for what the forecast expects of what runs beyond its present, as plans
+do: at the p99, before batch work at the median (the demo's risk of one half); the other does not
+(``under_limit``): a GPU may idle only where draw, what recent starts have yet to draw and the
+waiting job come to more than the published limit.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ class Observer:
         self._row = row
         self.idle, self.repeats = IdleJudge(row.world), RepeatJudge()
         self.under_limit = IdleJudge(row.world)
+        classes = row.world.scenario.priority_classes
+        self._waited_for = min((c.value for c in classes if c.interactive), default=0)
         self.seconds = 0
 
     def second(self, now_ns: int) -> None:
@@ -115,8 +118,9 @@ class Observer:
         pods = self._row.api.list(PODS).items
         limits, number = self._limits(), now_ns // NS_PER_SECOND
         self.idle.second(number, pods, limits)
-        nothing_expected = np.zeros_like(limits.rise_watts)
-        self.under_limit.second(number, pods, replace(limits, rise_watts=nothing_expected))
+        nothing = np.zeros_like(limits.rise_watts)
+        at_once = replace(limits, rise_watts=nothing, low_rise_watts=nothing)
+        self.under_limit.second(number, pods, at_once)
 
     def decided(self, outcome: TickOutcome) -> None:
         """Take the lines that the leader added to its feed."""
@@ -127,14 +131,29 @@ class Observer:
     def _limits(self) -> Limits:
         names = self._row.world.domain_names
         domains = _statuses(self._row.api.list(PowerDomain.meta.resource).items)
-        rise = dict.fromkeys(names, 0.0)
+        rises = dict.fromkeys(names, (0.0, 0.0))
         for body in self._row.api.list(DemandForecast.meta.resource).items:
             target = body["spec"]["target"].get("powerDomain")
-            status = body.get("status") or {}
-            if target in rise and "p99" in status and "now" in status:
-                rise[target] = max(0.0, status["p99"] - status["now"])
+            if target in rises:
+                rises[target] = rises_told(body.get("status") or {})
         band = [domains.get(name, {}).get("capBandWatts", np.nan) for name in names]
-        return Limits(np.array(band, dtype=np.float64), np.array([rise[name] for name in names]))
+        rise, low_rise = np.array([rises[name] for name in names]).T
+        return Limits(np.array(band, dtype=np.float64), rise, low_rise, self._waited_for)
+
+
+def rises_told(forecast: Mapping[str, Any]) -> tuple[float, float]:
+    """By how much what runs is expected to rise: at p99, at the median; 0 where nothing is told.
+
+    Work that may start on free boards is in the forecast's own levels and not in these: plans start
+    it themselves, so they leave no room for it beside it.
+
+    Args:
+        forecast: Status of a DemandForecast.
+    """
+    peaks, now = forecast.get("running") or forecast, forecast.get("now")
+    if now is None or "p99" not in peaks:
+        return 0.0, 0.0
+    return max(0.0, peaks["p99"] - now), max(0.0, peaks["p50"] - now)
 
 
 def _statuses(bodies: Any) -> dict[str, Mapping[str, Any]]:  # noqa: ANN401 - API objects
