@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks._frontier_cells import STATIC, WATTPACK_SLOW, slow_plant, slow_settings
+from benchmarks._row_work import WindowWork
 from controller.tick_values import PowerSettings
 from simulation.inference_row.row_power import GPUS_PER_SERVER
 from simulation.inference_row.row_under_policy import ROW_POLICIES, WATTPACK, PolicyRun, Window
+from simulation.inference_row.server_times import ServerTimes
 from simulation.scenario import Scenario
 
 __all__ = ["ARMS", "STATIC", "WATTPACK_SLOW", "of_arm", "static_row", "static_work"]
@@ -34,9 +36,10 @@ def static_row(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"row": row.model_copy(update={"groups": (group,)})})
 
 
-def static_work(mine: PolicyRun, uncapped: PolicyRun, window: Window) -> dict[str, float]:
+def static_work(
+    mine: PolicyRun, uncapped: PolicyRun, window: Window, times: ServerTimes
+) -> dict[str, float]:
     """Its servers, and their work over that of the larger row when nothing holds it back."""
-    span = (window.lead_seconds, window.lead_seconds + window.seconds)
-    low, high = mine.result.work_between(*span) / uncapped.result.work_between(*span)
+    work, of_larger = (WindowWork.of(run, window, times) for run in (mine, uncapped))
     servers = float(len(mine.guaranteed_watts) // GPUS_PER_SERVER)
-    return {"servers": servers, "work_low": float(low), "work_high": float(high)}
+    return {"servers": servers, **work.over(of_larger)}

@@ -36,6 +36,7 @@ from benchmarks._given_power import power_figures
 from benchmarks._given_row import GivenRow, given_row, given_servers, told_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
+from benchmarks._unbreakable_row import unbreakable
 from benchmarks._weeks_figures import (
     KINDS,
     PRIORITIES,
@@ -46,7 +47,6 @@ from benchmarks._weeks_figures import (
     cpu_hours_of_all,
     summary,
 )
-from benchmarks.polca_row import unbreakable
 from benchmarks.runner import RESULTS, Options, Result, Row, sources_digest
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (

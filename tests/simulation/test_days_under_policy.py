@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.polca_row import unbreakable
+from benchmarks._unbreakable_row import unbreakable
 from simulation.inference_row import days_under_policy
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.days_under_policy import (

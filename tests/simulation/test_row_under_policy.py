@@ -24,10 +24,11 @@ def test_every_policy_runs_the_row(policy: str) -> None:
     window = Window(43_200.0, 4.0, 6.0, 2.0)
     scenario = polca_scenario(SERVERS, 2, ServerPower.of())
     made = run_policy(policy, arrivals, window, scenario)
-    figures = figures_of(made, made, window)
+    figures = figures_of(made, made, window, arrivals.times)
     assert figures["trips"] == 0
     assert 0.02 < figures["mean_ratio"] < SERVERS / 40
     assert figures["work_low"] == figures["work_high"] == 1.0
+    assert figures["work_from_start_low"] == figures["work_from_start_high"] == 1.0
     assert figures["high_whole_p99"] == 0.0
 
 
