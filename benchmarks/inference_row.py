@@ -30,6 +30,7 @@ from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibrati
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
 from simulation.inference_row.served_rows import served_row_of
 from simulation.inference_row.uncapped_row import READING_SECONDS, Floats, marks, uncapped_days
+from simulation.plant_hash import plant_sha256
 from wattpack.errors import InputError
 
 NAME = "inference_row"
@@ -92,6 +93,7 @@ def run(options: Options) -> Result:
     if arguments.fit:
         return _fit(options, lengths)
     cases, frozen = _cases(quick=options.quick), frozen_calibration(lengths)
+    power = ServerPower.of()
     if arguments.scenario is not None:
         return _of_file(read_given(arguments.scenario, options, READS), cases[0], options)
 
@@ -99,12 +101,13 @@ def run(options: Options) -> Result:
         case = cases[number]
         options.progress(f"{case.name}: seed {case.seed + first - 1}, {len(case.days)} days")
         arrivals = frozen.arrivals(seed=case.seed + first - 1)
-        return judged(days_of(arrivals, case.days, case.hours))
+        return judged(days_of(arrivals, case.days, case.hours, power))
 
     kind = f"{_name(lengths)}-{'quick' if options.quick else 'full'}"
     rows = finished_rows(options, kind, of_case, len(cases), _digest())
     figures: dict[str, float | int | str] = {
-        **power_figures(ServerPower.of()),
+        **power_figures(power),
+        "plant_sha256": plant_sha256(power.plant),
         "lengths": lengths,
         "load": frozen.load,
         "burst_cv": frozen.burst_cv,
@@ -134,7 +137,11 @@ def _of_file(given: Given, case: _Case, options: Options) -> Result:
     kind = given.kind(f"{NAME}-{'quick' if options.quick else 'full'}")
     (found,) = finished_rows(options, kind, of_case, 1, _digest())
     figures = {f"{name}_ratio": value for name, value in found.items()}
-    marks = {"servers": row.servers, **power_figures(power)}
+    marks: dict[str, float | int | str] = {
+        "servers": row.servers,
+        **power_figures(power),
+        "plant_sha256": plant_sha256(power.plant, row.power_sensor),
+    }
     return Result({**marks, **figures, **given.figures()})
 
 
@@ -221,7 +228,9 @@ def _fit(options: Options, lengths: LengthsName) -> Result:
     misses = [miss(row) for row in rows]
     best = int(np.argmin(misses))
     figures = {f"miss_{load:g}_{burst:g}": m for (load, burst), m in zip(grid, misses, strict=True)}
-    return Result({**figures, "best_load": grid[best][0], "best_burst_cv": grid[best][1]})
+    named = {"plant_sha256": plant_sha256(ServerPower.of().plant)}
+    chosen = {"best_load": grid[best][0], "best_burst_cv": grid[best][1]}
+    return Result({**named, **figures, **chosen})
 
 
 def miss(row: Mapping[str, float]) -> float:

@@ -8,13 +8,18 @@ from functools import cache
 
 import pytest
 
-from benchmarks import _rests_on
+from benchmarks import _rests_on, inference_row
 from benchmarks._breaker_curves import row_marks
 from benchmarks._rests_on import ROOT, modules_behind
+from benchmarks.runner import Options
+from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
+from simulation.inference_row.row_under_policy import polca_scenario
 from simulation.plant_hash import plant_sha256
 from simulation.scenario import load_scenario
 
 BOARDS = "simulation.capping_boards"
+SERVERS_AROUND = "simulation.inference_row.uncapped_row"
+"""The plant's servers and supplies around boards that nothing holds: no board of it is stepped."""
 Texts = Mapping[str, tuple[str, frozenset[str]]]
 
 NAMED = ('"plant_sha256": ', "**row_marks(", '["plant_sha256"] = ')
@@ -44,9 +49,17 @@ def silent(texts: Texts, played: set[str], words: Sequence[str]) -> set[str]:
     return {name for name in played if not any(word in texts[name][0] for word in words)}
 
 
-def test_results_of_the_plants_boards_name_the_plant(texts: Texts) -> None:
-    played = {name for name, (_, behind) in texts.items() if BOARDS in behind}
-    assert {"headroom", "response", "no_trip", "row_frontier", "serving_twin"} <= played
+def test_results_of_the_plant_name_it(texts: Texts) -> None:
+    plant = {BOARDS, SERVERS_AROUND}
+    played = {name for name, (_, behind) in texts.items() if plant & behind}
+    assert {
+        "inference_row",
+        "headroom",
+        "response",
+        "no_trip",
+        "row_frontier",
+        "serving_twin",
+    } <= played
     assert silent(texts, played, NAMED) == set()
 
 
@@ -56,6 +69,13 @@ def test_results_of_the_controller_name_the_curves_of_its_breakers(texts: Texts)
     assert {"headroom", "row_costs", "priority", "allocation_scale", *NO_BREAKER} <= played
     assert silent(texts, played, CURVES) == set(NO_BREAKER)
     assert "no curve of a breaker" in texts["value_per_watt"][0]
+
+
+def test_the_row_without_a_policy_is_of_the_plant_that_policies_are_judged_on() -> None:
+    asked = Options(quick=True, progress=lambda _: None)
+    found = inference_row.run(asked).figures["plant_sha256"]
+    row = polca_scenario(RATED_SERVERS, asked.seed, ServerPower.of())
+    assert found == row_marks(row)["plant_sha256"]
 
 
 def test_the_hash_is_of_the_rows_own_plant() -> None:
