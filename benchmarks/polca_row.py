@@ -149,8 +149,8 @@ def run(options: Options) -> Result:
         figures |= summary(policy, rows)
     if {POLCA, WATTPACK} <= set(policies):
         for name in WORK:
-            ratio = float(figures[f"{WATTPACK}_{name}"]) / float(figures[f"{POLCA}_{name}"])
-            figures[f"{WATTPACK}_{name}_over_polca"] = ratio
+            mine, theirs = (float(figures[f"{policy}_{name}"]) for policy in (WATTPACK, POLCA))
+            figures[f"{WATTPACK}_{name}_over_polca"] = mine / theirs if theirs else float("nan")
     published = given.lengths == "published"
     complete = published and not options.quick and set(ROW_POLICIES) <= set(policies)
     return Result(figures, TARGETS if complete else {})
