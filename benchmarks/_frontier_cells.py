@@ -40,12 +40,15 @@ STATIC: Final = "static"
 WATTPACK_SLOW: Final = "wattpack_40s"
 HEAT_BUDGET: Final = "wattpack_heat_budget"
 RESERVE: Final = "wattpack_reserve"
+HOST_LINE: Final = "wattpack_host_line"
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     HEAT_BUDGET: {"heat_budget_ratio": 0.1},
     RESERVE: {"redundancy": "KofN", "feeds": 4, "required_feeds": 3, "use_reserve": True},
+    HOST_LINE: {"host_line": True},
 }
 """wattpack with what is off by default, of a site that has the curves for it: bands from a heat
-budget; four feeds of which three carry the rating, and UPSes (``row.overload_points``, assumed)."""
+budget; four feeds of which three carry the rating, and UPSes (``row.overload_points``, assumed);
+what servers draw beside GPUs that are held down, for I1."""
 
 ARMS: Final = (
     STATIC,

@@ -137,6 +137,7 @@ def _guaranteed_case(topology: Topology) -> tuple[LoadTree, FloatArray]:
         topology.default_limit_watts,
         topology.node_worst_watts,
         ~topology.node_host_unit,
+        topology.host_lines,
     )
     return load, case
 

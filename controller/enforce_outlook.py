@@ -25,6 +25,7 @@ from wattpack.power.feasibility import (
     survivable_watts,
     worst_watts,
 )
+from wattpack.power.host_line import host_lines
 from wattpack.power.power_grid import Feeding, PowerGrid
 
 __all__ = ["DomainOutlook", "PlannedBoard", "PlannedServer", "enforce_outlooks"]
@@ -116,6 +117,7 @@ def enforce_outlooks(
     boards = [board for server in servers for board in server.boards]
     efficiency = grid.efficiency[[grid.index(server.feeding.domain) for server in servers]]
     hosts = np.array([grid.host_watts(server.feeding) for server in servers]) * efficiency
+    lines = host_lines([grid.host_line(server.feeding) for server in servers], efficiency)
     default = np.array([board.default_limit_watts for board in boards])
     lowest = np.array([board.min_limit_watts for board in boards])
     # NaN goes up the tree: a domain's figure is known where all caps below it are.
@@ -123,12 +125,12 @@ def enforce_outlooks(
     nowhere = np.zeros(len(servers), dtype=np.bool_)
 
     def case(caps: FloatArray) -> FloatArray:
-        return guaranteed_case_watts(load, caps, default, hosts, nowhere)
+        return guaranteed_case_watts(load, caps, default, hosts, nowhere, lines)
 
     unknown = load.any_gpu_below(np.isnan(given))
     guaranteed = case(np.where(np.isnan(given), default, given))
     at_lowest, at_default = case(lowest), worst_watts(load, default, hosts)
-    fitting = size_where_feasible(load, lowest, default, default, hosts, nowhere)
+    fitting = size_where_feasible(load, lowest, default, default, hosts, nowhere, lines)
     borne = survivable_watts(
         load, np.zeros(len(grid.tree)), settings.fault_seconds, heat_limits(load, settings)
     )

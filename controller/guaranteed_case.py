@@ -65,5 +65,10 @@ def case_watts(
 ) -> FloatArray:
     """I1's worst case with some nodes at their default limits, (n_domains,)."""
     return guaranteed_case_watts(
-        load, caps, topology.default_limit_watts, topology.node_worst_watts, fixed
+        load,
+        caps,
+        topology.default_limit_watts,
+        topology.node_worst_watts,
+        fixed,
+        topology.host_lines,
     )

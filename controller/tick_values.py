@@ -24,6 +24,7 @@ from controller.cap_reason import CapReason
 from controller.lock_law import LockLaw
 from wattpack.fencing import EPOCH_ROOM
 from wattpack.power.domain_tree import BoolArray, DomainTree, FloatArray, IntArray
+from wattpack.power.host_line import HostLines
 from wattpack.units import NS_PER_MS
 
 
@@ -59,6 +60,7 @@ class Topology:
         node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
         node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
         node_idle_watts: What each draws so at rest, as declared, (n_nodes,); empty: unknown.
+        host_lines: The same over what its GPUs hold, for I1; None: nobody declared it.
         max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
             empty if no clock is known.
         lock_law: What a lock stands for; None: every GPU's work is unknown.
@@ -93,6 +95,7 @@ class Topology:
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     shed_clock_share: FloatArray = field(default_factory=lambda: np.zeros(0))
     node_idle_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    host_lines: HostLines | None = None
     domain_of_gpu: IntArray = field(init=False, repr=False)
     enforced_gpu: BoolArray = field(init=False, repr=False)
     lockable_gpu: BoolArray = field(init=False, repr=False)

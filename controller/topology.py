@@ -26,6 +26,7 @@ from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps, size_where_feasible
+from wattpack.power.host_line import host_lines
 from wattpack.power.member_claims import MemberClaim
 from wattpack.power.power_grid import PowerGrid
 
@@ -119,9 +120,10 @@ def topology_of(
     worst = np.array([grid.host_watts(feeding) for feeding in fed], np.float64) * dc_per_ac
     idle = np.array([grid.host_idle_watts(feeding) for feeding in fed], np.float64) * dc_per_ac
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
+    lines = host_lines([grid.host_line(feeding) for feeding in fed], dc_per_ac)
     enforced = load.only_where(load.tree.enforce)
     size = size_guaranteed_caps if strict else size_where_feasible
-    guaranteed = size(enforced, minimum, floor, default, worst, unheld)
+    guaranteed = size(enforced, minimum, floor, default, worst, unheld, lines)
     return Topology(
         gpu_uuids=tuple(gpu.uuid for gpu in gpus),
         node_names=tuple(node.name for node in members),
@@ -144,6 +146,7 @@ def topology_of(
         value_steps_watts=due.value_steps_watts,
         shed_clock_share=due.shed_clock_share,
         node_idle_watts=idle,
+        host_lines=lines,
     )
 
 

@@ -217,7 +217,7 @@ class InvariantMonitor:
         """I1: guaranteed caps, worst servers, and the largest 5 % of a domain at default limits."""
         world = self._world
         n = len(world.node_names)
-        worst = np.full(n, world.scenario.plant.worst_host_watts)
+        worst, held = self._worst_hosts(guaranteed)
         jump = np.bincount(world.node_of_gpu, world.bank.default_limit_watts - guaranteed, n)
         for domain, rating in enumerate(self._ratings()):
             members = np.ones(n, dtype=np.bool_)
@@ -227,11 +227,23 @@ class InvariantMonitor:
             largest = np.argsort(-np.where(members, jump, -1.0), kind="stable")[:count]
             default = np.zeros(n, dtype=np.bool_)
             default[largest] = True
-            watts = self._domain_watts(guaranteed, worst, default)[domain]
+            hosts = np.where(default, worst, held)
+            watts = self._domain_watts(guaranteed, hosts, default)[domain]
             if watts > rating + 1.0:
                 self._violated(
                     "I1", now_ns, f"{world.domain_names[domain]}: {watts:.0f} of {rating:.0f} W"
                 )
+
+    def _worst_hosts(self, guaranteed: Floats) -> tuple[Floats, Floats]:
+        """DC watts of servers without GPUs at worst, and with these held down, (n_nodes,) each."""
+        world, plant = self._world, self._world.scenario.plant
+        n = len(world.node_names)
+        worst = np.full(n, plant.worst_host_watts)
+        if not world.scenario.row.host_line:
+            return worst, worst
+        drawn = np.bincount(world.node_of_gpu, guaranteed * OVERSHOOT, n)
+        brought = plant.host_watts_per_gpu_watt * np.minimum(drawn, plant.fan_full_gpu_watts)
+        return worst, plant.worst_host_watts_at_rest + brought
 
     def _excused(self, now_ns: int) -> Bools:
         """Boards that a declared fault keeps from obeying, (n_gpus,)."""

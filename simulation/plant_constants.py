@@ -122,6 +122,11 @@ class PlantConstants(Settings):
         gpu = self.host_watts_per_gpu_watt * self.fan_full_gpu_watts
         return self.host_base_watts + gpu + self.fan_range_watts + self.host_burst_watts
 
+    @property
+    def worst_host_watts_at_rest(self) -> float:
+        """The same while its GPUs draw nothing: the fans may be at maximum, the burst may come."""
+        return self.host_base_watts + self.fan_range_watts + self.host_burst_watts
+
 
 @lru_cache(maxsize=1)
 def frozen_plant() -> PlantConstants:

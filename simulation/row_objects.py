@@ -103,9 +103,15 @@ def domain_objects(scenario: Scenario) -> Objects:
     # The plant counts a server in DC watts, a PowerDomain in AC watts at the breaker.
     worst_host = plant.worst_host_watts / plant.supply_efficiency
     idle_host = plant.host_base_watts / plant.supply_efficiency
+    hosts = {"worstWatts": worst_host, "idleWatts": idle_host}
+    if row.host_line:
+        hosts |= {
+            "worstAtRestWatts": plant.worst_host_watts_at_rest / plant.supply_efficiency,
+            "wattsPerGpuWatt": plant.host_watts_per_gpu_watt / plant.supply_efficiency,
+        }
     common: dict[str, Any] = {
         "redundancy": _redundancy(scenario),
-        "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": idle_host},
+        "nonGpuPerNode": hosts,
         "supplyEfficiency": plant.supply_efficiency,
         "loadDeclaredComplete": True,
         "enforcement": row.enforcement,

@@ -113,6 +113,13 @@ class RowSettings(Settings):
             "with the lower edge of their own curves",
         ),
     ] = 0.0
+    host_line: Annotated[
+        bool,
+        Field(
+            description="Servers are declared with what they draw at worst over what their GPUs "
+            "draw, which I1 counts, by the plant's constants"
+        ),
+    ] = False
     enforcement: Annotated[
         Literal["DryRun", "Enforce"], Field(description="Whether caps are written")
     ] = "Enforce"

@@ -46,6 +46,19 @@ class JumpJudge:
         hosts = self.members.sum(axis=1) * constants.worst_host_watts
         return np.asarray((gpus + hosts) / constants.supply_efficiency + self._external)
 
+    def floor_watts(self, node_gpu_watts: Floats) -> Floats:
+        """The same for I1: where a line is declared, servers draw beside their GPUs by these.
+
+        What GPUs bring to a server is the plant's; fans at maximum and a burst stay.
+        """
+        watts = self.domain_watts(node_gpu_watts)
+        if not self._plant.scenario.row.host_line:
+            return watts
+        constants = self._plant.scenario.plant
+        drawn = np.minimum(node_gpu_watts * OVERSHOOT, constants.fan_full_gpu_watts)
+        less = constants.host_watts_per_gpu_watt * (constants.fan_full_gpu_watts - drawn)
+        return np.asarray(watts - self.members @ less / constants.supply_efficiency)
+
     def load_ratio(self, node_gpu_watts: Floats) -> Floats:
         """That over the ratings, (n_domains,)."""
         return self.domain_watts(node_gpu_watts) / self._plant.breakers.rating_watts

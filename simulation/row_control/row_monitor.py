@@ -91,7 +91,7 @@ class RowMonitor:
             largest = np.argsort(-np.where(members, jump, -1.0), kind="stable")[:count]
             node_watts = guaranteed.copy()
             node_watts[largest] = self._default[largest].sum(axis=1)
-            watts = float(self._jump.domain_watts(node_watts)[domain])
+            watts = float(self._jump.floor_watts(node_watts)[domain])
             rating = float(self._plant.breakers.rating_watts[domain])
             if watts > rating + 1.0:
                 name = self._plant.domain_names[domain]

@@ -182,7 +182,9 @@ def random_judged_spec(rng: random.Random) -> Json:
                 | some(rng, {"points": points}),
                 "redundancy": redundancy | some(rng, {"requiredFeeds": rng.randint(1, 3)}),
                 "budgets": [window],
-                "nonGpuPerNode": {"worstWatts": 1} | some(rng, {"idleWatts": draw}),
+                "nonGpuPerNode": {"worstWatts": 1}
+                | some(rng, {"idleWatts": draw})
+                | (random_line(rng) if rng.random() < 0.2 else {}),
                 "phases": rng.choice([1, 3, 4, 1.5, "1"]),
                 "enforcement": rng.choice(["DryRun", "Enforce", "enforce", None]),
                 "parent": rng.choice(["hall", "Hall", "", None]),
@@ -191,6 +193,13 @@ def random_judged_spec(rng: random.Random) -> Json:
             },
         ),
     }
+
+
+def random_line(rng: random.Random) -> Json:
+    """What servers draw over their GPUs: mostly sound."""
+    at_rest, slope = rng.choice([1, 1, 1, 1.5]), rng.choice([0.1, 0.1, 1, 1.5])
+    both = {"worstAtRestWatts": at_rest, "wattsPerGpuWatt": slope}
+    return both if rng.random() < 0.8 else some(rng, both)
 
 
 def create_call(name: str, spec: Json) -> Call:

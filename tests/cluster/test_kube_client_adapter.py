@@ -168,6 +168,21 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         _domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
         "idleWatts must not exceed",
     ),
+    (
+        "a line without a slope",
+        _domain(nonGpuPerNode={"worstWatts": 2, "worstAtRestWatts": 1}),
+        "give both or neither",
+    ),
+    (
+        "a slope without a line",
+        _domain(nonGpuPerNode={"worstWatts": 2, "wattsPerGpuWatt": 0.1}),
+        "give both or neither",
+    ),
+    (
+        "at rest above worst",
+        _domain(nonGpuPerNode={"worstWatts": 2, "worstAtRestWatts": 3, "wattsPerGpuWatt": 0.1}),
+        "worstAtRestWatts must not exceed",
+    ),
     ("no target", _override(target={}), "exactly one of"),
     ("two targets", _override(target={"node": "a", "domain": "b"}), "exactly one of"),
     ("expiry in words", _override(expiresAt="tomorrow"), "expiresAt"),

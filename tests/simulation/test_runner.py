@@ -126,6 +126,19 @@ def test_the_monitor_sees_guaranteed_caps_that_cannot_be_carried() -> None:
     assert any(text.startswith("I1") for text in monitor.details)
 
 
+def test_the_monitor_counts_held_servers_by_their_line_where_one_is_declared() -> None:
+    highest = {}
+    for line in (False, True):
+        row = small_scenario().row.model_dump() | {"host_line": line}
+        world = World(small_scenario(row=row))
+        monitor, caps = InvariantMonitor(world, {}), 200.0
+        while not monitor.details:
+            caps += 5.0
+            monitor._check_floor(np.full(len(world.bank), caps), 0)
+        highest[line] = caps
+    assert 700.0 > highest[True] > highest[False] > 205.0
+
+
 def test_earlier_days_have_a_trough_and_end_where_the_run_begins() -> None:
     world = World(small_scenario())
     days = earlier_days(world, 1_700_000_000 * 10**9)

@@ -140,6 +140,19 @@ def test_every_kind_has_an_example() -> None:
             domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
             "spec.nonGpuPerNode",
         ),
+        *[
+            (
+                PowerDomain,
+                domain(nonGpuPerNode={"worstWatts": 3000, "idleWatts": 1000, **line}),
+                "spec.nonGpuPerNode",
+            )
+            for line in (
+                {"worstAtRestWatts": 2000},
+                {"wattsPerGpuWatt": 0.1},
+                {"worstAtRestWatts": 3001, "wattsPerGpuWatt": 0.1},
+                {"worstAtRestWatts": 999, "wattsPerGpuWatt": 0.1},
+            )
+        ],
         (
             PowerDomain,
             domain(budgets=[{"start": "25:00", "end": "20:00", "budgetWatts": 1}]),

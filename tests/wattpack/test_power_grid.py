@@ -223,6 +223,15 @@ def test_a_server_that_counts_elsewhere_draws_the_larger_of_both_declarations() 
     assert watts == pytest.approx({"1": 900.0, "2": 300.0, "3": 0.0})
 
 
+def test_a_server_that_counts_elsewhere_has_no_line_over_its_gpus() -> None:
+    told = {"worstWatts": 300.0, "worstAtRestWatts": 200.0, "wattsPerGpuWatt": 0.1}
+    claims = {"r1": claim("row", worst=100.0, rack="1")}
+    members = {"nodeSelector": {"rack": "2"}}
+    grid = PowerGrid.of({"row": spec(nonGpuPerNode=told, members=members)}, claims)
+    found = {rack: grid.host_line(grid.feeding("n", {"rack": rack})) for rack in ("1", "2")}
+    assert found == {"1": None, "2": (200.0, 0.1)}
+
+
 def test_of_the_newest_spec_only_what_concerns_membership_has_to_be_readable() -> None:
     selects = {"members": {"nodeNames": ["n"]}, "parent": "row"}
     bodies: list[dict[str, Any]] = [

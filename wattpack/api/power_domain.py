@@ -62,18 +62,51 @@ class NonGpuLoad(ApiModel):
     idle_watts: Annotated[
         NonNegativeWatts, Field(description="What it draws with idle GPUs, AC watts")
     ] = 0.0
+    worst_at_rest_watts: Annotated[
+        NonNegativeWatts | None,
+        Field(
+            description="The most it draws while its GPUs draw nothing (fans at maximum, CPUs and "
+            "NICs at full work), AC watts. With wattsPerGpuWatt, I1 counts servers by what their "
+            "GPUs are held to; without, at worstWatts"
+        ),
+    ] = None
+    watts_per_gpu_watt: Annotated[
+        float,
+        Field(ge=0, le=1, description="AC watts that each watt of its GPUs adds to that"),
+    ] = 0.0
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "!has(self.idleWatts) || self.idleWatts <= self.worstWatts",
             "idleWatts must not exceed worstWatts",
         ),
+        CelRule(
+            "!has(self.worstAtRestWatts) || self.worstAtRestWatts <= self.worstWatts",
+            "worstAtRestWatts must not exceed worstWatts",
+        ),
+        CelRule(
+            "!has(self.idleWatts) || !has(self.worstAtRestWatts)"
+            " || self.idleWatts <= self.worstAtRestWatts",
+            "worstAtRestWatts must not be below idleWatts",
+        ),
+        CelRule(
+            "has(self.worstAtRestWatts) == (has(self.wattsPerGpuWatt)"
+            " && self.wattsPerGpuWatt > 0.0)",
+            "worstAtRestWatts and wattsPerGpuWatt: give both or neither",
+        ),
     )
 
     @model_validator(mode="after")
-    def _idle_is_not_above_worst(self) -> Self:
+    def _watts_are_ordered(self) -> Self:
         if self.idle_watts > self.worst_watts:
             raise ValueError("idleWatts must not exceed worstWatts")
+        at_rest = self.worst_at_rest_watts
+        if (at_rest is None) != (self.watts_per_gpu_watt == 0.0):
+            raise ValueError("worstAtRestWatts and wattsPerGpuWatt: give both or neither")
+        if at_rest is not None and at_rest > self.worst_watts:
+            raise ValueError("worstAtRestWatts must not exceed worstWatts")
+        if at_rest is not None and at_rest < self.idle_watts:
+            raise ValueError("worstAtRestWatts must not be below idleWatts")
         return self
 
 

@@ -28,6 +28,7 @@ from wattpack.power.domain_tree import (
     IntArray,
     efficiency_downstream,
 )
+from wattpack.power.host_line import HostLines
 from wattpack.power.trip_curves import CurveBank
 
 __all__ = [
@@ -190,11 +191,13 @@ def guaranteed_case_watts(
     default_watts: FloatArray,
     node_worst_watts: FloatArray,
     fixed_nodes: BoolArray,
+    lines: HostLines | None = None,
 ) -> FloatArray:
     """AC load of I1's worst case, (n_domains,).
 
     Every GPU is at its guaranteed cap, the domain's largest max(1, 5 %) nodes at their default
-    limits, and so are all nodes that nothing holds down.
+    limits, and so are all nodes that nothing holds down. Where a line is declared, what a server
+    draws beside its GPUs is counted by what these hold.
 
     Args:
         load: Tree and members.
@@ -202,13 +205,18 @@ def guaranteed_case_watts(
         default_watts: (n_gpus,).
         node_worst_watts: Servers without GPUs, DC-equivalent, (n_nodes,).
         fixed_nodes: Uncontrolled or without a host unit: at default in any case, (n_nodes,).
+        lines: What servers draw beside GPUs that are held down; None: their worst.
     """
     caps = np.where(fixed_nodes[load.node_of_gpu], default_watts, guaranteed_watts)
     gap = np.maximum(default_watts - caps, 0.0)
     node_gap = np.bincount(load.node_of_gpu, weights=gap, minlength=load.n_nodes).astype(np.float64)
-    return worst_watts(load, caps, node_worst_watts) + load.gpu_factor * _largest_nodes(
-        load, node_gap
-    )
+    at_default = load.gpu_factor * _largest_nodes(load, node_gap)
+    if lines is None:
+        return worst_watts(load, caps, node_worst_watts) + at_default
+    hosts = lines.worst_watts(node_worst_watts, caps, load.node_of_gpu)
+    freed = lines.worst_watts(node_worst_watts, caps + gap, load.node_of_gpu) - hosts
+    at_default += _largest_nodes(load, freed) / load.efficiency
+    return worst_watts(load, caps, hosts) + at_default
 
 
 def _largest_nodes(load: LoadTree, node_gap: FloatArray) -> FloatArray:
@@ -244,13 +252,14 @@ def require_guaranteed_case(load: LoadTree, case_watts: FloatArray) -> None:
         )
 
 
-def size_guaranteed_caps(
+def size_guaranteed_caps(  # noqa: PLR0913 - all that I1 counts
     load: LoadTree,
     min_watts: FloatArray,
     ceiling_watts: FloatArray,
     default_watts: FloatArray,
     node_worst_watts: FloatArray,
     fixed_nodes: BoolArray,
+    lines: HostLines | None = None,
 ) -> FloatArray:
     """Guaranteed caps as high as I1 allows, at one common level below each domain, (n_gpus,).
 
@@ -264,19 +273,22 @@ def size_guaranteed_caps(
         default_watts: (n_gpus,).
         node_worst_watts: Servers without GPUs, DC-equivalent, (n_nodes,).
         fixed_nodes: Nodes that count at their default limits, (n_nodes,).
+        lines: As in ``guaranteed_case_watts``.
 
     Raises:
         SafetyError: if not even the hardware minimum fits; names the domain and the watts.
     """
     at_minimum = guaranteed_case_watts(
-        load, min_watts, default_watts, node_worst_watts, fixed_nodes
+        load, min_watts, default_watts, node_worst_watts, fixed_nodes, lines
     )
     require_guaranteed_case(load, at_minimum)
     span = np.maximum(ceiling_watts - min_watts, 0.0)
 
     def case(level: FloatArray) -> FloatArray:
         caps = min_watts + span * level
-        return guaranteed_case_watts(load, caps, default_watts, node_worst_watts, fixed_nodes)
+        return guaranteed_case_watts(
+            load, caps, default_watts, node_worst_watts, fixed_nodes, lines
+        )
 
     level = np.zeros(load.n_gpus)
     free = np.ones(load.n_gpus, dtype=np.bool_)
@@ -294,13 +306,14 @@ def size_guaranteed_caps(
     return np.clip(whole, min_watts, np.maximum(ceiling_watts, min_watts))
 
 
-def size_where_feasible(
+def size_where_feasible(  # noqa: PLR0913 - all that I1 counts
     load: LoadTree,
     min_watts: FloatArray,
     ceiling_watts: FloatArray,
     default_watts: FloatArray,
     node_worst_watts: FloatArray,
     fixed_nodes: BoolArray,
+    lines: HostLines | None = None,
 ) -> FloatArray:
     """The same where I1 cannot hold everywhere, (n_gpus,).
 
@@ -308,7 +321,7 @@ def size_where_feasible(
     others no good to be lowered too: they are sized by their own breakers.
     """
     at_minimum = guaranteed_case_watts(
-        load, min_watts, default_watts, node_worst_watts, fixed_nodes
+        load, min_watts, default_watts, node_worst_watts, fixed_nodes, lines
     )
     overfull = at_minimum > load.rating_watts
     below = load.any_above_gpu(overfull)
@@ -319,6 +332,7 @@ def size_where_feasible(
         default_watts,
         node_worst_watts,
         fixed_nodes,
+        lines,
     )
 
 

@@ -184,6 +184,16 @@ class PowerGrid:
         declared = [self._open.host_worst_watts[name] for name in feeding.through]
         return max(self.specs[feeding.domain].non_gpu_per_node.worst_watts, *declared, 0.0)
 
+    def host_line(self, feeding: Feeding) -> tuple[float, float] | None:
+        """That draw over what its GPUs draw: AC watts at rest, AC watts a GPU watt; None: no line.
+
+        Servers that count here through a spec that does not run have none.
+        """
+        told = self.specs[feeding.domain].non_gpu_per_node
+        if feeding.through or told.worst_at_rest_watts is None:
+            return None
+        return told.worst_at_rest_watts, told.watts_per_gpu_watt
+
     def host_idle_watts(self, feeding: Feeding) -> float:
         """The same at rest, 0 where it is not declared."""
         return self.specs[feeding.domain].non_gpu_per_node.idle_watts

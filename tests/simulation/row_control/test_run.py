@@ -137,6 +137,39 @@ def test_the_monitor_counts_guaranteed_caps_that_break_the_floor() -> None:
     assert run.monitor.counts["I1"] >= 1
 
 
+@pytest.mark.parametrize("raised_watts", [0.0, 12.0])
+def test_with_a_declared_line_the_monitor_counts_what_servers_can_draw_beside_held_boards(
+    raised_watts: float,
+) -> None:
+    plain, by_line = (
+        small_row(row=small_row().row.model_dump() | {"rated_servers": 3.8, "host_line": line})
+        for line in (False, True)
+    )
+    guaranteed = topology_of(by_line).guaranteed_watts
+    assert guaranteed.min() > topology_of(plain).guaranteed_watts.max() + 20.0
+    seen = {}
+    for name, scenario in (("line", by_line), ("none", plain)):
+        run = wattpack_run(scenario, [(0.0, 300.0)])
+        run.actuators.guaranteed_watts[:] = guaranteed.reshape(SERVERS, 8) + raised_watts
+        run.monitor.check(np.full(SERVERS, run.plant.now_ns, float), run.actuators.cap_watts < 0)
+        seen[name] = run.monitor.counts["I1"]
+    # Without the line the same caps are too high; with it a few watts more are.
+    assert seen["none"] >= 1
+    assert (seen["line"] >= 1) == (raised_watts > 0.0)
+
+
+def test_a_row_with_a_declared_line_runs_as_one_without() -> None:
+    row = small_row().row.model_dump() | {"rated_servers": 3.8, "host_line": True}
+    crash = RowFault(K.CONTROLLER_DOWN, 40.0, 60.0)
+    result = wattpack_run(small_row(row=row), [(0.0, 300.0), (30.0, 690.0)], crash).run(120.0)
+    assert result.trips == 0
+    assert result.violations == {}
+    assert result.expired >= SERVERS * 8
+    # Everything at its guaranteed cap, fans still at speed, cools the breaker.
+    fallen = (result.seconds > 48.0) & (result.seconds < 60.0)
+    assert 0.5 < result.load_ratio[fallen, 0].max() < 1.0
+
+
 def test_a_seed_decides_a_run() -> None:
     levels = [(0.0, 300.0), (20.0, 650.0)]
     first = wattpack_run(small_row(seed=5), levels).run(40.0)
