@@ -41,14 +41,19 @@ WATTPACK_SLOW: Final = "wattpack_40s"
 HEAT_BUDGET: Final = "wattpack_heat_budget"
 RESERVE: Final = "wattpack_reserve"
 HOST_LINE: Final = "wattpack_host_line"
+LOW_FLOOR: Final = "wattpack_host_line_low_floor"
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     HEAT_BUDGET: {"heat_budget_ratio": 0.1},
     RESERVE: {"redundancy": "KofN", "feeds": 4, "required_feeds": 3, "use_reserve": True},
     HOST_LINE: {"host_line": True},
+    LOW_FLOOR: {"host_line": True},
 }
 """wattpack with what is off by default, of a site that has the curves for it: bands from a heat
 budget; four feeds of which three carry the rating, and UPSes (``row.overload_points``, assumed);
-what servers draw beside GPUs that are held down, for I1."""
+what servers draw beside GPUs that are held down, for I1, alone and with a lower floor."""
+
+LOW_FLOORS: Final[Mapping[str, float]] = {LOW_FLOOR: 0.5}
+"""Floor of the lowest class over the default limit, in place of the knee (0.54 to 0.62)."""
 
 ARMS: Final = (
     STATIC,
@@ -170,6 +175,15 @@ def _scenario(cell: Cell, variant: Variant, row: ServedRow, hours: Hours) -> Sce
         made = made.model_copy(update={"plant": slow_plant(made.plant)})
     if cell.arm in OPTIONS:
         made = made.model_copy(update={"row": made.row.model_copy(update=OPTIONS[cell.arm])})
+    if cell.arm in LOW_FLOORS:
+        lowest = min(one.value for one in made.priority_classes)
+        classes = (
+            one.model_copy(update={"floor_ratio": LOW_FLOORS[cell.arm]})
+            if one.value == lowest
+            else one
+            for one in made.priority_classes
+        )
+        made = made.model_copy(update={"priority_classes": tuple(classes)})
     return made
 
 

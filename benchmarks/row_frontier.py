@@ -10,9 +10,9 @@ held back: its highest reading of 2 s must not exceed the rating. Counts next to
 by 2.5 % of the rating. Seeds are none that anything was fitted or tuned on.
 
 Arms run on the same plant; ``wattpack_40s``, with boards that take a lowered limit 40 s late, is
-reported without a line, as are the three options that are off by default (``wattpack_heat_budget``,
-``wattpack_reserve``, ``wattpack_host_line``). The first row sees all arms, the others ``SWEPT``
-unless more are asked for. Every figure is simulated.
+reported without a line, as are options that are off by default (``wattpack_heat_budget``,
+``wattpack_reserve``, ``wattpack_host_line`` and the same with a lower floor for low priority). The
+first row sees all arms, the others ``SWEPT`` unless more are asked for. Every figure is simulated.
 
 Of a scenario file: as ``polca_row``, with other counts of its servers behind its breakers (racks
 carry all that stands in them); faults, in every window, strike domains or shares of everything.
