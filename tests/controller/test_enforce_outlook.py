@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,28 @@ def test_figures_of_a_rack_by_hand() -> None:
     ((low, high),) = found.fitting_watts.values()
     assert low == high
     assert by_hand([700, *[low] * 9]) <= 60_000.0 < by_hand([700, *[low + 1.0] * 9])
+
+
+def test_a_line_for_what_servers_draw_lets_more_of_them_in_and_the_controller_agrees() -> None:
+    told = {"worstWatts": 2000.0, "idleWatts": 700.0}
+    line = {"worstAtRestWatts": 1200.0, "wattsPerGpuWatt": 0.1}
+    selects = {"nodeSelector": {"rack": "a"}}
+    nodes = [make_node(f"n{i}") for i in range(10)]
+    found = {}
+    for hosts in (told, told | line):
+        spec: dict[str, Any] = {
+            "ratingWatts": 40_000.0, "members": selects, "nonGpuPerNode": hosts
+        }  # fmt: skip
+        domain = make_domain("rack", **spec)
+        (outlook,) = looked([domain], rack=10)
+        watching = make_domain("rack", enforcement="DryRun", **spec)
+        accepted = accept([watching], [domain], Site([], nodes, [], profiles()))
+        assert outlook.fits == (not accepted.refusals)
+        found[len(hosts)] = outlook
+    assert (found[2].fits, found[4].fits) == (False, True)
+    # What boards and servers draw at their default limits, and I2, are as they were.
+    assert found[2].default_watts == found[4].default_watts
+    assert found[2].survivable_watts == found[4].survivable_watts
 
 
 def test_a_cap_too_high_does_not_fit_and_an_unknown_one_is_not_judged() -> None:
