@@ -7,12 +7,13 @@ what the controller lets boards hold there with that arithmetic. Both are of bre
 curve; ``cold_curve`` tells, without a line, what 59 servers hold and how many need no cap where
 only the curve of a cold breaker is known, whose times count a quarter.
 
-Work rises within a minute to 0.943 of the rating and stays there, in band NORMAL with every cap at
-its default (printed, with a line); then every board steps to its default limit (the hottest work
-wants 1.33 of it, for which boards exceed it for most of a second: that is not asked for here), all
-at once, or in eight groups within 2 s (``spread``). Counted is the time from the first moment above
-1.00 to the last in the following 20 s, on steps of 0.1 s, so a beat that comes back over counts
-whole.
+Work rises within a minute to 0.9405 of the rating and stays there, in band NORMAL with every cap at
+its default (printed, with a line). Its level is found for each seed on the row without anybody in
+control: one level for all missed the 0.94 asked for on one seed, and touched the cap band on
+another. Then every board steps to its default limit (the hottest work wants 1.33 of it, for which
+boards exceed it for most of a second: that is not asked for here), all at once, or in eight groups
+within 2 s (``spread``). Counted is the time from the first moment above 1.00 to the last in the
+following 20 s, on steps of 0.1 s, so a beat that comes back over counts whole.
 
 How fast a *lowered* limit acts is not measured anywhere: the plant's own assumption (0.3 to 1.0 s,
 drawn by board) carries the line, 1, 2 and 3 s for every board are swept without one. With two feeds
@@ -48,7 +49,8 @@ from benchmarks._survivable_caps import servers_without_caps, survivable_mean_ca
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from controller.tick_values import Band
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
-from simulation.row_control.run import RowRun
+from simulation.row_control.row_policy import Uncapped
+from simulation.row_control.run import RowRun, RowSetup
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import Held, Integers, RowWork
 from wattpack.errors import InputError
@@ -63,7 +65,8 @@ TAKES_SCHEDULER = True
 
 RUNS: Final = 10
 CALM_SECONDS, AFTER_SECONDS = 210.0, 20.0
-LOAD_RATIO: Final = 0.943
+LOAD_RATIO: Final = 0.9405
+"""0.94 is asked for; what a level is found by is good to 0.0003."""
 BEGIN_SHARE: Final = 0.70
 RISE_SECONDS: Final = (105.0, 150.0)
 """Until then a new controller has let go of what it held while it knew nobody; then work rises."""
@@ -75,6 +78,7 @@ GROUPS: Final = (
     {"gpu_model": "H200-SXM", "count": 45},
     {"gpu_model": "H100-SXM", "count": 14},
 )
+_OWN: Final[dict[str, Any]] = {"row": {"groups": GROUPS}}
 ONE_MORE: Final = "one_server_more"
 COLD_CURVE: Final = "cold_curve"
 COLD_SHARE: Final = 0.25
@@ -95,7 +99,7 @@ TARGETS: Final = {
     "as_plant_share_of_boards_at_default": Target(at_least=1.0),
     "as_plant_boards_at_limit_seconds_p99": Target(at_most=2.0),
     "as_plant_runs_not_normal_before": Target(at_most=0),
-    "as_plant_load_ratio_before": Target(at_least=0.94),
+    "as_plant_load_ratio_before_lowest": Target(at_least=0.94),
     "as_plant_trips": Target(at_most=0),
     "spread_seconds_p99": Target(at_most=2.0),
     "spread_trips": Target(at_most=0),
@@ -116,7 +120,8 @@ def run(options: Options) -> Result:
         options.progress(f"run {number + 1} of {asked.runs}")
         # Ticks are a second apart: the steps fall everywhere between two.
         at = CALM_SECONDS + STEP_SECONDS * (number * 3 % 10)
-        judged = {arm: _judged(asked, seed + number, arm, at) for arm in arms}
+        level = level_before(asked, seed + number)
+        judged = {arm: _judged(asked, seed + number, arm, at, level) for arm in arms}
         return judged | {
             ONE_MORE: _held_by_jump(asked, seed + number, more=1),
             COLD_CURVE: _held_by_jump(asked, seed + number, curve_share=COLD_SHARE),
@@ -144,8 +149,46 @@ def _require_ratings_alone(asked: Asked) -> None:
         raise InputError("row.heat_budget_ratio", f"0 ({why})", row.heat_budget_ratio, file)
 
 
-def _judged(asked: Asked, seed: int, arm: str, at_seconds: float) -> dict[str, Any]:
-    case = _case(asked, seed, arm)
+def level_before(asked: Asked, seed: int) -> dict[str, float]:
+    """Serving level at which the row draws ``LOAD_RATIO`` before the step, if nobody caps it.
+
+    Its fans still rise then: two runs of it, and a line through both.
+    """
+    level = level_for(asked, seed, LOAD_RATIO, _OWN)["serving_level_lowest"]
+    load = _uncapped_load(asked, seed, level)
+    other = min(level * LOAD_RATIO / load, 1.0)
+    more = _uncapped_load(asked, seed, other) - load
+    if more == 0.0:
+        # It is what was asked for, or a file says the level.
+        return _serving(level)
+    level += (LOAD_RATIO - load) * (other - level) / more
+    return _serving(min(max(level, 0.0), 1.0))
+
+
+def _serving(level: float) -> dict[str, float]:
+    return {"serving_level_lowest": level, "serving_level_highest": level}
+
+
+def _uncapped_load(asked: Asked, seed: int, level: float) -> float:
+    """Load over the rating before the step with every board at its default limit."""
+    case = _case(asked, seed, "", level=_serving(level))
+    uncapped = Uncapped(case.plant.bank.default_limit_watts.copy())
+    work = RisingWork(case.row.work())
+    driven = RowRun(RowSetup(case.scenario), work, lambda _: uncapped)
+    load = recorded_load(driven)
+    driven.run(CALM_SECONDS)
+    return _mean_before(load)
+
+
+def _mean_before(load: list[float]) -> float:
+    """Over the last two seconds."""
+    return float(np.mean(load[-round(2.0 / STEP_SECONDS) :]))
+
+
+def _judged(
+    asked: Asked, seed: int, arm: str, at_seconds: float, level: dict[str, float]
+) -> dict[str, Any]:
+    case = _case(asked, seed, arm, level=level)
     faults = RowFaults(_faults(case, arm, at_seconds))
     driven = case.wattpack(Arm(), faults, RisingWork(case.row.work()))
     load, boards = recorded_load(driven), recorded_boards(driven)
@@ -228,11 +271,15 @@ def _held_by_jump(
     }
 
 
-def _case(asked: Asked, seed: int, arm: str, more: int = 0) -> RowCase:
-    """The row of an arm: what makes it is laid over the benchmark's own row and a file's alike."""
-    own: dict[str, Any] = {"row": {"groups": GROUPS}}
+def _case(
+    asked: Asked, seed: int, arm: str, more: int = 0, level: dict[str, float] | None = None
+) -> RowCase:
+    """The row of an arm: what makes it is laid over the benchmark's own row and a file's alike.
+
+    Without a serving level the row is loaded as if its fans had settled.
+    """
     over: dict[str, Any] = {"step_seconds": STEP_SECONDS}
-    row = asked.row(own).row
+    row = asked.row(_OWN).row
     if more:
         first, *others = (group.model_dump() for group in row.groups)
         over["row"] = {"groups": [{**first, "count": first["count"] + more}, *others]}
@@ -241,8 +288,8 @@ def _case(asked: Asked, seed: int, arm: str, more: int = 0) -> RowCase:
     delay = DELAYS.get(arm)
     if delay is not None:
         over["plant"] = {"cap_delay_min_seconds": delay, "cap_delay_max_seconds": delay}
-    level = level_for(asked, seed, LOAD_RATIO, own, over)
-    return RowCase(asked, seed, STEADY | level, own, over)
+    level = level_for(asked, seed, LOAD_RATIO, _OWN, over) if level is None else level
+    return RowCase(asked, seed, STEADY | level, _OWN, over)
 
 
 def seconds_above(load_ratio: Floats, step_seconds: float) -> float:
@@ -305,7 +352,7 @@ def _before(driven: RowRun, load: list[float]) -> dict[str, Any]:
     bank = driven.plant.bank
     at_default = bank.limit_watts >= bank.default_limit_watts - 1.0
     return {
-        "load_before": float(np.mean(load[-20:])),
+        "load_before": _mean_before(load),
         "normal": bool((policy.decisions.band == Band.NORMAL).all()),
         "at_default": float(at_default.mean()),
     }
@@ -338,6 +385,7 @@ def figures(rows: Rows, arms: list[str]) -> dict[str, float | int | str]:
             f"{name}_trips": sum(one["trips"] for one in arm),
             f"{name}_brakes": sum(one["brakes"] for one in arm),
             f"{name}_load_ratio_before": float(np.mean([one["load_before"] for one in arm])),
+            f"{name}_load_ratio_before_lowest": min(one["load_before"] for one in arm),
             f"{name}_runs_normal_at_default_caps": len(free),
             f"{name}_runs_not_normal_before": sum(not one["normal"] for one in arm),
             f"{name}_share_of_boards_at_default": float(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,26 @@ def test_load_beside_the_servers_reaches_row_and_rack() -> None:
 def test_the_level_found_is_the_load_asked_for() -> None:
     case = RowCase(OWN, 2, STEADY | level_for(OWN, 2, 0.9, SMALL), SMALL)
     assert uncapped(case).run(120.0).load_ratio[-20:, ROW].mean() == pytest.approx(0.9, abs=0.01)
+
+
+def test_each_seed_of_response_begins_at_what_is_asked_for() -> None:
+    """At one level for all a row began at 0.9398, and another at 0.9436 in its cap band."""
+    level = response.level_before(OWN, 4)
+    case = response._case(OWN, 4, "as_plant", level=level)
+    driven = case.wattpack(Arm(), work=response.RisingWork(case.row.work()))
+    load = response.recorded_load(driven)
+    driven.run(response.CALM_SECONDS)
+    before = response._before(driven, load)
+    assert before["load_before"] == pytest.approx(response.LOAD_RATIO, abs=0.0004)
+    assert (before["normal"], before["at_default"]) == (True, 1.0)
+
+
+@pytest.mark.parametrize("told", [0.3, 1.0])
+def test_a_level_that_a_file_says_is_left_as_it_is(tmp_path: Path, told: float) -> None:
+    work = tmp_path / "work.yaml"
+    work.write_text(f"{{serving_level_lowest: {told}, serving_level_highest: {told}}}")
+    asked = replace(from_file(tmp_path), work=work)
+    assert set(response.level_before(asked, 1)) == {"serving_level_lowest", "serving_level_highest"}
 
 
 def test_time_above_the_rating_runs_from_the_first_to_the_last_moment() -> None:
