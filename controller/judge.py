@@ -262,18 +262,28 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     return replace(ideal, cap_watts=caps) if fits.all() else ideal
 
 
-def raise_permit(tick: Tick, state: State) -> Permit:
-    """Who may raise now (I4, I6)."""
+def raise_permit(tick: Tick, state: State, draw_watts: FloatArray) -> Permit:
+    """Who may raise now (I4, I6).
+
+    Args:
+        tick: What is known.
+        state: With this tick's bands and heat.
+        draw_watts: AC draw of each domain at this tick, (n_domains,).
+    """
     tree = tick.topology.tree
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
     stopped = raises_stopped(tick, state)
     free = ~state.load.any_above_gpu(state.recovering & tree.enforce)
     paid_seconds = min(seconds, _LONGEST_RAISE_SECONDS)
     rate = np.where(tree.enforce, tree.max_raise_watts_per_second, np.inf)
+    base = base_watts(state)
+    # What is expected to fall below the target has not fallen yet: while a domain draws more than
+    # it may, nothing comes back at once, or the draw goes beyond once more.
+    near = np.where(draw_watts > base, base, _NEAR_TARGET_SHARE * base)
     return Permit(
         gpus=free & (stopped is CapReason.NOT_CAPPED),
         rate=RaiseRate(rate, paid_seconds, state.saved_raise_seconds, state.now_ns, tick.now_ns),
-        near_watts=_NEAR_TARGET_SHARE * base_watts(state),
+        near_watts=near,
         near_share=-math.expm1(-paid_seconds / _CLOSING_SECONDS),
         restore_watts=restorable_watts(tick, state),
         refused=_refused(free, stopped),

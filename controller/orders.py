@@ -54,7 +54,7 @@ def give_orders(
         commanded: What they decided.
     """
     topology = tick.topology
-    permit = raise_permit(tick, state)
+    permit = raise_permit(tick, state, picture.draw_watts)
     writable = picture.holding.writable & topology.enforced_gpu
     grants = grant(
         state,

@@ -69,7 +69,8 @@ def test_more_ticks_a_second_close_the_room_no_faster(per_second: int) -> None:
         now = seconds(1) + seconds(1) * (part + 1) // per_second
         state = initial_state(topology, SETTINGS)
         state = replace(state, now_ns=seconds(1) + seconds(1) * part // per_second)
-        left *= 1.0 - raise_permit(Tick(topology, observed, SETTINGS, now), state).near_share
+        permit = raise_permit(Tick(topology, observed, SETTINGS, now), state, np.zeros(1))
+        left *= 1.0 - permit.near_share
     assert left == pytest.approx(np.exp(-0.1))
 
 
@@ -125,3 +126,15 @@ def test_who_is_short_by_part_of_a_watt_is_not_told_that_nothing_caps_it() -> No
 def test_small_raises_are_left_out_above_floors_only(caps_watts: float, rises: bool) -> None:
     grants = granted(caps_watts, wanted_watts=caps_watts + 10.0, room_watts=400.0)
     assert bool((grants.cap_watts > caps_watts).all()) == rises
+
+
+@pytest.mark.parametrize(("draw_ratio", "near_ratio"), [(0.99, 0.01), (1.0, 0.01), (1.01, 1.0)])
+def test_above_the_rating_all_that_comes_back_takes_its_time(
+    draw_ratio: float, near_ratio: float
+) -> None:
+    topology = make_topology(priority=[0] * 8, nodes=(0, 0), parents=(-1,))
+    state = initial_state(topology, SETTINGS)
+    rating = state.load.rating_watts
+    tick = Tick(topology, make_observations(topology, seconds(2)), SETTINGS, seconds(2))
+    permit = raise_permit(tick, state, draw_ratio * rating)
+    assert permit.near_watts == pytest.approx(near_ratio * rating)
