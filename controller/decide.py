@@ -14,6 +14,7 @@ from wattpack.power.feasibility import LoadTree
 __all__ = [
     "Decided",
     "Situation",
+    "below_bands",
     "boards_load",
     "calm_wants",
     "decide",
@@ -114,6 +115,11 @@ def boards_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     if not now.active.all():
         counted = np.where(now.active, counted, _inactive_draw(now))
     return load.sum_gpus(counted) * load.gpu_factor * now.coincidence
+
+
+def below_bands(load: LoadTree, now: Situation) -> BoolArray:
+    """GPUs whose caps readings move, and not I2 alone: a domain above holds its load, (n_gpus,)."""
+    return load.any_above_gpu(np.isfinite(now.load_limit_watts))
 
 
 def _inactive_draw(now: Situation) -> FloatArray:

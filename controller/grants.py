@@ -15,14 +15,15 @@ import numpy as np
 from controller.allocation import even_gangs
 from controller.cap_reason import CapReason
 from controller.controller_state import State
-from controller.decide import Situation
+from controller.decide import Situation, below_bands
 from controller.filling import Filling, Room
 from controller.raise_rate import RaiseRate
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
 
-# A board's regulation is no finer than this; smaller raises would only wear the stream.
+# A board's regulation is no finer than this; smaller raises would only wear the stream. What I2
+# alone leaves is given to the watt: no reading moves it, so it comes once and stays.
 RAISE_DEADBAND = 0.02
 
 
@@ -118,6 +119,7 @@ def grant(
     )
     # A floor is promised, so nobody rests a little below it.
     small &= caps >= np.minimum(topology.floor_watts, wanted_watts)
+    small &= below_bands(state.load, now)
     raising = now.active & (gap > 0.5) & ~small
     # What is too small to be raised waits for nothing: it stays.
     waits_for_rate = (gap > 0.5) & ~small

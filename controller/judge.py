@@ -23,6 +23,7 @@ from controller.controller_state import State
 from controller.decide import (
     Decided,
     Situation,
+    below_bands,
     boards_load,
     decide,
     domain_load,
@@ -37,7 +38,7 @@ from controller.raise_rate import RaiseRate
 from controller.recovery import restorable_watts
 from controller.tick_values import Band, Observations, Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.power.feasibility import survivable_watts
+from wattpack.power.feasibility import LoadTree, survivable_watts
 from wattpack.power.recent_highest import RecentHighest
 from wattpack.units import NS_PER_SECOND
 
@@ -66,6 +67,8 @@ _CLOSING_SECONDS = 10.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
 _KEEP_OVER_TARGET = 0.01
+# And while boards that no band holds leave no more than this share of a rating unused.
+_KEEP_UNUSED_SHARE = 0.0025
 # A peak that ends above this share of L counts at once, however short it is.
 _PEAKS_COUNT_FROM_SHARE = 0.985
 # What boards rise in a second beyond all that was before, and beyond this share of L, is expected
@@ -259,7 +262,18 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     ideal_counted = np.where(now.active, ideal.cap_watts, now.highest_watts)
     ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
     fits &= worst <= np.maximum(now.survivable_watts, ideal_worst) + 1e-6
-    return replace(ideal, cap_watts=caps) if fits.all() else ideal
+    if not fits.all() or _wastes(load, caps, ideal.cap_watts, now):
+        return ideal
+    return replace(ideal, cap_watts=caps)
+
+
+def _wastes(load: LoadTree, kept: FloatArray, ideal: FloatArray, now: Situation) -> bool:
+    """Whether kept caps of boards that no band holds leave watts unused that I2 would give."""
+    if not (ideal > kept).any():
+        return False
+    more = np.where(now.active & ~below_bands(load, now), ideal - kept, 0.0)
+    unused = load.sum_gpus(more) * load.gpu_factor
+    return bool((unused > _KEEP_UNUSED_SHARE * load.rating_watts).any())
 
 
 def raise_permit(tick: Tick, state: State, draw_watts: FloatArray) -> Permit:

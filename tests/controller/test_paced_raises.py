@@ -122,9 +122,15 @@ def test_who_is_short_by_part_of_a_watt_is_not_told_that_nothing_caps_it() -> No
     assert int(CapReason.NOT_CAPPED) not in grants.reason
 
 
-@pytest.mark.parametrize(("caps_watts", "rises"), [(240.0, True), (260.0, False)])
-def test_small_raises_are_left_out_above_floors_only(caps_watts: float, rises: bool) -> None:
-    grants = granted(caps_watts, wanted_watts=caps_watts + 10.0, room_watts=400.0)
+@pytest.mark.parametrize(
+    ("caps_watts", "room_watts", "rises"),
+    [(240.0, 400.0, True), (260.0, 400.0, False), (260.0, np.inf, True)],
+)
+def test_small_raises_are_left_out_above_floors_and_below_bands_only(
+    caps_watts: float, room_watts: float, rises: bool
+) -> None:
+    """What I2 alone leaves is given to the watt."""
+    grants = granted(caps_watts, wanted_watts=caps_watts + 10.0, room_watts=room_watts)
     assert bool((grants.cap_watts > caps_watts).all()) == rises
 
 
