@@ -35,8 +35,8 @@ class Permit:
         gpus: Which GPUs may be raised at all, (n_gpus,).
         rate: How fast the sum of caps that each domain bears may rise.
         near_watts: What a capping domain expects below its target from here on is near: only
-            ``near_share`` of that room is given in this tick, AC, (n_domains,); all of it while
-            the domain draws more than it may.
+            ``near_share`` of that room is given in this tick. All room is near while the domain
+            draws more than it may, AC, (n_domains,).
         near_share: In 0..1.
         restore_watts: Caps that come back in one step after a change of leader, 0 for none,
             (n_gpus,).
