@@ -309,6 +309,9 @@ def _send(stream: socket.socket, data: bytes) -> bool:
 def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], None]]:
     """A listening socket of mode 0660; a dead predecessor's file is removed.
 
+    The file is there only once somebody listens: who finds it may connect, and a second process
+    never takes the socket of one that is just starting for a dead one's.
+
     Returns:
         The socket, and what takes back that its file goes when the process ends at once.
 
@@ -316,26 +319,48 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
         SocketTaken: if somebody answers there already.
         InputError: if the path is too long for a socket.
     """
-    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+    if max(len(os.fsencode(one)) for one in (path, _draft_path(path))) > _MAX_PATH_BYTES:
         raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     _remove_dead(path)
-    keep_file = last_step(partial(path.unlink, missing_ok=True))
+    draft = _draft_path(path)
+    keep_draft = last_step(partial(_remove_draft, draft, path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        draft.unlink(missing_ok=True)
         # fchmod before bind is what the file is created with: it is never more open than 0660.
         os.fchmod(listener.fileno(), 0o660)
-        listener.bind(os.fspath(path))
-        path.chmod(0o660)
+        listener.bind(os.fspath(draft))
+        draft.chmod(0o660)
         if gid is not None:
-            os.chown(path, -1, gid)
+            os.chown(draft, -1, gid)
         listener.setblocking(False)
         listener.listen(_BACKLOG)
-    except OSError:
+        path.hardlink_to(draft)
+        keep_file = last_step(partial(path.unlink, missing_ok=True))
+    except FileExistsError as error:
         listener.close()
-        keep_file()
+        raise SocketTaken(f"{path}: another process came first") from error
+    except BaseException:
+        listener.close()
         raise
+    finally:
+        draft.unlink(missing_ok=True)
+        keep_draft()
     return listener, keep_file
+
+
+def _draft_path(path: Path) -> Path:
+    """A short name beside it, of this process."""
+    return path.with_name(f".{os.getpid():x}")
+
+
+def _remove_draft(draft: Path, path: Path) -> None:
+    """And ``path``, where it is the same file already."""
+    with contextlib.suppress(OSError):
+        if path.samefile(draft):
+            path.unlink()
+    draft.unlink(missing_ok=True)
 
 
 def _remove_dead(path: Path) -> None:

@@ -432,24 +432,65 @@ def test_asking_ahead_of_an_actuator_that_has_gone_is_told_by_the_status(directo
     node.client.close()
 
 
+@pytest.mark.parametrize("moment", ["chmod", "hardlink_to"])
 def test_a_process_that_is_ended_while_it_begins_to_listen_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The file is there from ``bind`` on; what ends the process at once comes right after."""
-    path, before = tmp_path / "a.sock", len(ending._LAST_STEPS)
-    existed = []
+    """What ends the process at once comes right after a file is there."""
+    before, call = len(ending._LAST_STEPS), getattr(Path, moment)
 
-    def ended_now(self: Path, mode: int) -> None:
-        existed.append(self.exists())
+    class EndedError(Exception):
+        """Nothing runs after this but the last steps."""
+
+    def ended_now(self: Path, given: int | Path) -> None:
+        call(self, given)
+        assert self.exists()
         for step in reversed(ending._LAST_STEPS[before:]):
             step()
+        assert not list(tmp_path.iterdir())
+        raise EndedError
 
-    monkeypatch.setattr(Path, "chmod", ended_now)
+    monkeypatch.setattr(Path, moment, ended_now)
+    with pytest.raises(EndedError):
+        listen(tmp_path / "a.sock", None)
+
+
+def test_who_finds_the_file_may_connect_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "a.sock", Path.hardlink_to
+    seen = []
+
+    def looked_at(self: Path, target: Path) -> None:
+        seen.append(path.exists())
+        link(self, target)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+        seen.append(True)
+
+    monkeypatch.setattr(Path, "hardlink_to", looked_at)
     listener, keep_file = listen(path, None)
     with listener:
         keep_file()
-        assert existed == [True]
-        assert not path.exists()
+        assert seen == [False, True]
+        assert [file.name for file in tmp_path.iterdir()] == ["a.sock"]
+
+
+def test_of_two_that_start_together_one_is_told_that_it_came_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "a.sock", Path.hardlink_to
+    with socket.socket(socket.AF_UNIX) as first:
+
+        def too_late(self: Path, target: Path) -> None:
+            first.bind(str(path))
+            first.listen()
+            link(self, target)
+
+        monkeypatch.setattr(Path, "hardlink_to", too_late)
+        with pytest.raises(SocketTaken, match="came first"):
+            listen(path, None)
+        assert [file.name for file in tmp_path.iterdir()] == ["a.sock"]
 
 
 def test_who_finds_another_listener_leaves_its_file_alone(tmp_path: Path) -> None:
