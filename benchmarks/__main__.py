@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     if arguments.record or arguments.record_as:
-        print(f"kept in {_recorded(arguments, line)}", file=sys.stderr)
+        print(_kept(arguments, line), file=sys.stderr)
     print(json.dumps(line), flush=True)
     status = _keep(arguments.json, json.dumps(line) + "\n") if arguments.json else 0
     return status or (_within_ranges(arguments, line) if arguments.within_ranges else 0)
@@ -123,6 +123,13 @@ def _measured(arguments: argparse.Namespace, rest: Sequence[str]) -> Line:
     with interruptible(SystemClock()):
         result: Result = module.run(options)
     return result.to_json(_result_name(arguments, module, rest))
+
+
+def _kept(arguments: argparse.Namespace, line: Line) -> str:
+    """What is said of the result; one that measured nothing takes no older one's place."""
+    if "skipped" in line["figures"]:
+        return "not kept: nothing was measured"
+    return f"kept in {_recorded(arguments, line)}"
 
 
 def _recorded(arguments: argparse.Namespace, line: Line) -> Path:

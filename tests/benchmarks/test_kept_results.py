@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import __main__, runner
+from benchmarks import __main__, runner, take_over
 from benchmarks._rests_on import rests_on_digest
+from benchmarks.runner import Result
 
 
 def test_a_kept_result_names_its_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +39,14 @@ def test_a_word_that_is_no_part_of_a_name_is_refused(
     with pytest.raises(SystemExit):
         __main__.main(["fisher_protocol", "--quick", "--record-as", "../other"])
     assert "--record-as: expected a-z, 0-9 and single _" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_skipped_takes_no_older_results_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    monkeypatch.setattr(take_over, "run", lambda _: Result({"skipped": "etcd is not built"}))
+    assert __main__.main(["take_over", "--record"]) == 0
+    assert "not kept: nothing was measured" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
