@@ -105,7 +105,7 @@ def max_min_shares(
     first = _solved(cost, np.vstack([rows, slowest]), limits)
     cost[:-1], cost[-1] = -ratios.ravel(), 0.0
     second = _solved(cost, np.vstack([rows, slowest]), limits, least_last=first[-1] * _KEPT)
-    return _shares(second[:-1], speeds.shape)
+    return _shares(second[:-1], needs, gpus)
 
 
 def least_cost_shares(
@@ -134,7 +134,7 @@ def least_cost_shares(
     least = np.array([work.least_speed for work in works])
     matrix = np.vstack([rows, -_block_diagonal(speeds)])
     found = _solved(cost.ravel(), matrix, np.concatenate([room, -least]))
-    return _shares(found, speeds.shape)
+    return _shares(found, needs, gpus)
 
 
 def round_values(shares: Floats, had: Integers, round_number: int) -> Integers:
@@ -225,5 +225,9 @@ def _solved(cost: Floats, rows: Floats, limits: Floats, *, least_last: float = 0
     return np.asarray(found.x, dtype=np.float64)
 
 
-def _shares(point: Floats, shape: tuple[int, ...]) -> Floats:
-    return np.asarray(np.clip(point, 0.0, 1.0).reshape(shape), dtype=np.float64)
+def _shares(point: Floats, needs: Floats, gpus: Mapping[str, int]) -> Floats:
+    """The point as shares, (works, types); by what the solver went beyond a limit, all give way."""
+    counts = np.array(list(gpus.values()), dtype=np.float64)
+    shares = np.clip(point, 0.0, 1.0).reshape(len(needs), len(counts)) * (counts > 0)
+    shares /= np.maximum(1.0, shares.sum(axis=1, keepdims=True))
+    return np.asarray(shares / np.maximum(1.0, needs @ shares / np.maximum(1.0, counts)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler_plugin.kube_objects.pods import gpu_model_values, gpu_models
@@ -43,6 +43,7 @@ def test_work_that_gains_little_gives_the_fast_gpu_up() -> None:
         max_size=3,
     )
 )
+@example([(2, [1, 1]), (2, [1, 4])])  # The solver goes beyond a limit by 2e-9 here.
 @examples(8)
 def test_no_grid_of_shares_is_fairer(drawn: list[tuple[int, list[int]]]) -> None:
     gpus = {"a": 2, "b": 1}
