@@ -111,11 +111,10 @@ def _judge(
     hosts = np.array([grid.host_watts(feeding) for _, feeding in fed], dtype=np.float64)
     hosts *= grid.efficiency[[grid.index(feeding.domain) for _, feeding in fed]]
     watts = worst_watts(load, np.array(defaults, dtype=np.float64), hosts)
-    gpus = load.sum_gpus(np.ones(len(defaults)))
     unknown = load.sum_gpus(np.array([not k for k in known], dtype=np.float64))
     return [
         BreakerAtDefaults(
-            name, float(watts[i]), grid.rating_watts(name), int(gpus[i]), int(unknown[i])
+            name, float(watts[i]), grid.rating_watts(name), int(load.gpus_below[i]), int(unknown[i])
         )
         for i, name in enumerate(grid.tree.names)
     ]

@@ -87,9 +87,8 @@ def _same_members(
     came = (nodes < 0) | (domains[new.domain_of_node] != was_below)
     touched = load.sum_nodes(came.astype(np.float64))
     touched = touched + load.sum_gpus((gpus < 0).astype(np.float64))
-    had = old.load.sum_nodes(np.ones(old.topology.n_nodes))
-    had = had + old.load.sum_gpus(np.ones(old.topology.n_gpus))
-    has = load.sum_nodes(np.ones(new.n_nodes)) + load.sum_gpus(np.ones(new.n_gpus))
+    had = old.load.nodes_below + old.load.gpus_below
+    has = load.nodes_below + load.gpus_below
     return np.asarray((domains >= 0) & (touched == 0.0) & (has == had[domains]))
 
 

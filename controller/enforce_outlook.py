@@ -136,13 +136,12 @@ def enforce_outlooks(
     )
     rest = load.sum_nodes(hosts) / load.efficiency + load.external_watts
     of_boards = np.maximum(at_default - rest, 1e-9)
-    counts = load.sum_gpus(np.ones(len(boards)))
     objections = _objections(domains)
     return [
         DomainOutlook(
             domain=name,
             servers=int(load.nodes_below[i]),
-            gpus=int(counts[i]),
+            gpus=int(load.gpus_below[i]),
             rating_watts=float(load.rating_watts[i]),
             servers_at_default=_at_default(int(load.nodes_below[i])),
             default_watts=float(at_default[i]),

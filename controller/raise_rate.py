@@ -83,7 +83,7 @@ class RaiseRate:
 
     def _saved_by_now(self, load: LoadTree) -> FloatArray:
         """With this tick's time; of what was saved before, a watt of every board counts."""
-        most = self._seconds_for(load, load.sum_gpus(np.ones(load.n_gpus)))
+        most = self._seconds_for(load, load.gpus_below)
         return np.minimum(self.saved_seconds, most) + self._seconds
 
     def _seconds_for(self, load: LoadTree, raise_dc: FloatArray) -> FloatArray:

@@ -319,11 +319,11 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
         SocketTaken: if somebody answers there already.
         InputError: if the path is too long for a socket.
     """
-    if max(len(os.fsencode(one)) for one in (path, _draft_path(path))) > _MAX_PATH_BYTES:
+    draft = path.parent / f".{os.getpid():x}"  # of this process, and short
+    if max(len(os.fsencode(one)) for one in (path, draft)) > _MAX_PATH_BYTES:
         raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     _remove_dead(path)
-    draft = _draft_path(path)
     keep_draft = last_step(partial(_remove_draft, draft, path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -348,11 +348,6 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
         draft.unlink(missing_ok=True)
         keep_draft()
     return listener, keep_file
-
-
-def _draft_path(path: Path) -> Path:
-    """A short name beside it, of this process."""
-    return path.with_name(f".{os.getpid():x}")
 
 
 def _remove_draft(draft: Path, path: Path) -> None:

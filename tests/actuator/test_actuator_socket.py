@@ -455,6 +455,11 @@ def test_a_process_that_is_ended_while_it_begins_to_listen_leaves_no_file(
         listen(tmp_path / "a.sock", None)
 
 
+def test_the_root_folder_is_no_socket() -> None:
+    with pytest.raises(SocketTaken, match="not a socket"):
+        listen(Path("/"), None)
+
+
 def test_who_finds_the_file_may_connect_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ class LoadTree:
         efficiency: DC over AC, never above that of a domain below, (n_domains,).
         gpu_factor: AC watts per watt of cap, overshoot and board spread included, (n_domains,).
         external_watts: Declared external load below, AC at the domain, (n_domains,).
-        nodes_below: (n_domains,).
+        gpus_below, nodes_below: How many, (n_domains,) each.
         has_children: (n_domains,).
         families_upwards: Domains that feed others, those that they feed, and of each of these the
             position of its parent among the former; a level each, from the leaves up.
@@ -82,8 +82,8 @@ class LoadTree:
         self._gpu_bins = np.ascontiguousarray(self.gpu_domains[~shared])
         self.rating_watts = tree.rating_watts / tree.phase_imbalance
         self.efficiency = efficiency_downstream(tree)
-        count = self.sum_gpus(np.ones(self.n_gpus))
-        spread = 1.0 + BOARD_GAIN_SPREAD / np.sqrt(np.maximum(count, 1.0))
+        self.gpus_below = self.sum_gpus(np.ones(self.n_gpus))
+        spread = 1.0 + BOARD_GAIN_SPREAD / np.sqrt(np.maximum(self.gpus_below, 1.0))
         self.gpu_factor = OVERSHOOT_RATIO * spread / self.efficiency
         external_dc = tree.sum_up(tree.external_watts * self.efficiency)
         self.external_watts = external_dc / self.efficiency

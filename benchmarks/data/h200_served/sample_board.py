@@ -1,8 +1,8 @@
 """Write one board's power as NVML tells it, until this process is ended. Reads only.
 
-    python sample_board.py OUT.csv [BOARD]
+    python sample_board.py OUT.csv
 
-BOARD is NVML's number of it; 0 unless ``CUDA_VISIBLE_DEVICES`` names the one that works.
+It is the first board, or the one that ``CUDA_VISIBLE_DEVICES`` numbers for the load beside it.
 About every 15 ms the fields POWER_INSTANT and POWER_AVERAGE; each half second the energy counter,
 each second SM clock, clock event reasons and temperature. Times are of the monotonic clock, which
 the process that makes the load shares. A cell that was not asked is empty.
@@ -28,8 +28,7 @@ COLUMNS = "seconds,instant_mw,average_mw,energy_mj,sm_mhz,event_reasons,celsius"
 def main() -> None:
     """Sample for ever."""
     pynvml.nvmlInit()
-    number = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
-    board = pynvml.nvmlDeviceGetHandleByIndex(int(number))
+    board = pynvml.nvmlDeviceGetHandleByIndex(int(os.environ.get("CUDA_VISIBLE_DEVICES") or 0))
     energy_at = slow_at = tick = time.monotonic()
     with Path(sys.argv[1]).open("w", encoding="utf-8", buffering=1 << 16) as file:
         file.write(COLUMNS + "\n")
