@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -75,12 +76,14 @@ class DayBooks:
         times: Ends of seconds since Monday, midnight, (n,).
         load_ratio: Mean load of the row over its rating in each, (n,).
         done: Work so far of ``LOW`` and ``HIGH``, (n, 2).
-        events: Brakes, trips, seconds above 1.00, cap changes and violations, warm-up left out.
+        counted: Begin and end of what events and peaks are counted of: not while the row fills.
+        events: Brakes, trips, seconds above 1.00, cap changes and violations.
+        peak_ratio, max_heat: Highest load of a step over its rating, and heat, of the row.
         hot_seconds: Of the day.
-        peak_ratio, max_heat: Of the row, hot stretches, warm-up included.
     """
 
     work: InferenceWork
+    counted: tuple[float, float] = (-inf, inf)
     times: list[Floats] = field(default_factory=list)
     load_ratio: list[Floats] = field(default_factory=list)
     done: list[Floats] = field(default_factory=list)
@@ -89,17 +92,38 @@ class DayBooks:
     peak_ratio: float = 0.0
     max_heat: float = 0.0
 
-    def take(self, begin_seconds: float, result: RowResult, before: RowResult | None) -> None:
-        """Add a run that began at a time; what ``before`` has of it was its warm-up."""
+    def follow(self, run: RowRun, span: tuple[float, float], before: RowResult | None) -> RowResult:
+        """Go on with a run over a span, and enter what comes of it.
+
+        Args:
+            run: Of the row.
+            span: Since Monday, midnight.
+            before: The run's result at its begin, which is left out; None where the run begins.
+        """
+        now, last = span
+        for end in [*(edge for edge in self.counted if now < edge < last), last]:
+            # Peaks and seconds above 1.00 are of this part alone, all else is since the run began.
+            run.plant.breakers.reset_peaks()
+            result = run.run(end - now)
+            self._enter((now, end), result, before)
+            now, before = end, result
+        return result
+
+    def _enter(
+        self, span: tuple[float, float], result: RowResult, before: RowResult | None
+    ) -> None:
+        begin, end = span
         skipped = 0 if before is None else len(before.seconds)
-        self.times.append(begin_seconds + result.seconds[skipped:])
+        passed = 0.0 if before is None else float(before.seconds[-1])
+        self.times.append(begin + result.seconds[skipped:] - passed)
         self.load_ratio.append(result.load_ratio[skipped:, 0])
         self.done.append(result.done[skipped:])
-        events = _events(result)
-        if before is not None:
-            events = {name: value - _events(before)[name] for name, value in events.items()}
-        for name, value in events.items():
-            self.events[name] = self.events.get(name, 0.0) + value
+        if not self.counted[0] <= begin < end <= self.counted[1]:
+            return
+        known = dict.fromkeys(_totals(result), 0) if before is None else _totals(before)
+        new = {name: value - known[name] for name, value in _totals(result).items()}
+        for name, value in {**new, "above_seconds": float(result.above_seconds[0])}.items():
+            self.events[name] = self.events.get(name, 0) + value
         self.peak_ratio = max(self.peak_ratio, float(result.peak_ratio[0]))
         self.max_heat = max(self.max_heat, float(result.max_heat[0]))
 
@@ -117,11 +141,10 @@ class DayBooks:
         return np.array([span[1] - span[0] for span in spans])
 
 
-def _events(result: RowResult) -> dict[str, float]:
+def _totals(result: RowResult) -> dict[str, int]:
     return {
         "brakes": result.brakes,
         "trips": result.trips,
-        "above_seconds": float(result.above_seconds[0]),
         "cap_changes": result.cap_changes,
         "invariant_violations": sum(result.violations.values()),
     }
@@ -193,14 +216,14 @@ class DayRun:
         self._name, self._arrivals, self._requests = name, arrivals, requests
         self._scenario = scenario
 
-    def run(self, plan: Sequence[Stretch]) -> DayBooks:
-        """The span of a plan, stretch by stretch."""
+    def run(self, plan: Sequence[Stretch], counted: tuple[float, float] = (-inf, inf)) -> DayBooks:
+        """The span of a plan, stretch by stretch; events are counted of a part of it."""
         begin = plan[0].begin_seconds
         work = InferenceWork(
             self._requests, self._arrivals.class_of_server, begin, times=self._arrivals.times
         )
         make = policy_for(self._name, work, self._scenario).make
-        books, now, warm = DayBooks(work), begin, None
+        books, now, warm = DayBooks(work, counted), begin, None
         standing = held = self._settled(work, make)
         for i, stretch in enumerate(plan):
             if stretch.end_seconds <= now:
@@ -235,13 +258,13 @@ class DayRun:
         setup = self._setup(span[0])
         run = RowRun(setup, books.work.anew(), lambda _: StaticCaps(held.limit_watts.ravel()))
         run.actuators.lock_mhz = held.lock_mhz.copy()
-        seconds = span[1] - span[0]
-        warm = None
-        if not last:
-            run.run(seconds - WARM_SECONDS)
-            warm = books.work.anew(copied=True)
-        result = run.run(seconds if last else WARM_SECONDS)
-        books.take(span[0], result, None)
+        if last:
+            books.follow(run, span, None)
+            return None
+        ends_soon = span[1] - WARM_SECONDS
+        before = books.follow(run, (span[0], ends_soon), None) if ends_soon > span[0] else None
+        warm = books.work.anew(copied=True)
+        books.follow(run, (ends_soon, span[1]), before)
         return warm
 
     def _hot_run(
@@ -265,11 +288,10 @@ class DayRun:
         if warm is not None:
             before = run.run(WARM_SECONDS)
             work.servers = books.work.servers
-        result = run.run(end - begin)
+        result = books.follow(run, (begin, end), before)
         while not _stands(_held(run), standing) and end + BLOCK_SECONDS <= latest:
-            result = run.run(BLOCK_SECONDS)
+            result = books.follow(run, (end, end + BLOCK_SECONDS), result)
             end += BLOCK_SECONDS
-        books.take(started, result, before)
         books.hot_seconds += end - begin
         return end, _held(run)
 

@@ -99,6 +99,41 @@ def test_the_policy_goes_on_until_it_holds_boards_as_in_a_calm_row() -> None:
         DayRun("other", arrivals, requests, scenario)
 
 
+def test_events_are_counted_once_where_spans_meet_and_not_while_the_row_fills() -> None:
+    arrivals = ClientArrivals(SERVERS, load=0.5, burst_cv=1.5, seed=2, days=1)
+    requests = arrivals.between(BEGIN, BEGIN + 100.0)
+    scenario = polca_scenario(SERVERS, 2, ServerPower.of(), 1.0)
+    small = scenario.row.model_copy(update={"rated_servers": 0.66 * SERVERS})
+    scenario = scenario.model_copy(update={"row": small})
+    parts = plan((30.0, False), (40.0, True), (30.0, False))
+
+    def books(begin: float, end: float) -> days_under_policy.DayBooks:
+        day = DayRun(UNCAPPED, arrivals, requests, scenario)
+        return day.run(parts, (BEGIN + begin, BEGIN + end))
+
+    whole, first, rest = books(0.0, 100.0), books(0.0, 55.0), books(55.0, 100.0)
+    assert 0.0 < first.events["above_seconds"] < whole.events["above_seconds"]
+    assert whole.events == {
+        name: first.events[name] + rest.events[name] for name in ("above_seconds", *first.events)
+    }
+    assert whole.peak_ratio == max(first.peak_ratio, rest.peak_ratio) > 1.0
+    for one in (first, rest):
+        np.testing.assert_array_equal(np.concatenate(one.times), np.concatenate(whole.times))
+        np.testing.assert_array_equal(one.work_between(BEGIN, BEGIN + 100.0),
+                                      whole.work_between(BEGIN, BEGIN + 100.0))  # fmt: skip
+    late = books(99.0, 100.0)
+    assert late.peak_ratio == pytest.approx(late.load_between(BEGIN + 99.0, BEGIN + 100.0)[0])
+    assert len(np.concatenate(whole.times)) == 100
+
+
+def test_a_calm_stretch_may_be_no_longer_than_a_warm_up() -> None:
+    arrivals = ClientArrivals(SERVERS, load=0.5, burst_cv=1.5, seed=2, days=1)
+    requests = arrivals.between(BEGIN, BEGIN + 60.0)
+    run = DayRun(UNCAPPED, arrivals, requests, polca_scenario(SERVERS, 2, ServerPower.of(), 1.0))
+    books = run.run(plan((20.0, False), (40.0, True)))
+    assert len(np.concatenate(books.times)) == 60
+
+
 def test_seconds_without_a_policy_are_those_of_the_row() -> None:
     arrivals = ClientArrivals(SERVERS, load=0.5, burst_cv=1.5, seed=2, days=1)
     span = (BEGIN, BEGIN + BLOCK_SECONDS)
