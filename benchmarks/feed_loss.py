@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._breaker_curves import row_marks
+from benchmarks._load_step import seconds_above
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks._row_reads import ROW_READS
-from benchmarks.response import seconds_above
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
 from simulation.row_control.run import RowRun

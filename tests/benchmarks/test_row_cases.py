@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import calm, headroom, response
+from benchmarks import _load_step, calm, headroom, response
 from benchmarks._breaker_curves import breaker_curves
 from benchmarks._following_load import FollowingLoad
 from benchmarks._row_cases import (
@@ -110,8 +110,8 @@ def test_each_seed_of_response_begins_at_what_is_asked_for() -> None:
     """At one level for all a row began at 0.9398, and another at 0.9436 in its cap band."""
     level = response.level_before(OWN, 4)
     case = response._case(OWN, 4, "as_plant", level=level)
-    driven = case.wattpack(Arm(), work=response.RisingWork(case.row.work()))
-    load = response.recorded_load(driven)
+    driven = case.wattpack(Arm(), work=_load_step.RisingWork(case.row.work()))
+    load = _load_step.recorded_load(driven)
     driven.run(response.CALM_SECONDS)
     before = response._before(driven, load)
     assert before["load_before"] == pytest.approx(response.LOAD_RATIO, abs=0.0004)
@@ -129,8 +129,8 @@ def test_a_level_that_a_file_says_is_left_as_it_is(tmp_path: Path, told: float) 
 def test_time_above_the_rating_runs_from_the_first_to_the_last_moment() -> None:
     load = np.full(200, 0.9)
     load[[10, 30]] = 1.01
-    assert response.seconds_above(load, 0.1) == pytest.approx(2.1)
-    assert response.seconds_above(np.full(200, 1.0), 0.1) == 0.0
+    assert _load_step.seconds_above(load, 0.1) == pytest.approx(2.1)
+    assert _load_step.seconds_above(np.full(200, 1.0), 0.1) == 0.0
 
 
 def test_the_last_lowered_board_to_come_down_counts() -> None:
@@ -138,11 +138,11 @@ def test_the_last_lowered_board_to_come_down_counts() -> None:
     limits[5:, :2] = 500.0
     drawn = np.full((50, 3), 720.0)
     drawn[8:, 0] = 540.0
-    assert response.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(5.0)
+    assert _load_step.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(5.0)
     drawn[14:, 1] = 549.0
-    assert response.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(1.5)
-    assert response.seconds_to_limits(drawn, limits, 4, 0.1) == 0.0
-    assert response.seconds_to_limits(drawn, np.full((50, 3), 700.0), 20, 0.1) == 0.0
+    assert _load_step.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(1.5)
+    assert _load_step.seconds_to_limits(drawn, limits, 4, 0.1) == 0.0
+    assert _load_step.seconds_to_limits(drawn, np.full((50, 3), 700.0), 20, 0.1) == 0.0
 
 
 def test_the_row_starts_where_its_breakers_allow_every_board_its_default_limit() -> None:
@@ -200,9 +200,9 @@ def test_a_shorter_lease_lets_boards_hold_more() -> None:
 
 def test_work_rises_from_its_first_share_to_itself() -> None:
     level = LevelWork(np.zeros(2, dtype=np.int64), [(0.0, 500.0)])
-    rising = response.RisingWork(level)
+    rising = _load_step.RisingWork(level)
     held = Held(np.ones(2), np.ones(2), np.ones(2, dtype=np.bool_))
-    begin, end = response.RISE_SECONDS
+    begin, end = _load_step.RISE_SECONDS
     assert rising.step(0.0, 1.0, held) == pytest.approx([350.0, 350.0])
     assert rising.step((begin + end) / 2, 1.0, held) == pytest.approx([425.0, 425.0])
     assert rising.step(end, 1.0, held) == pytest.approx([500.0, 500.0])
