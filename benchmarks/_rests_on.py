@@ -3,8 +3,9 @@
 A finished shard of a long benchmark is good as long as that has not changed. Folders as a whole
 are too much: a new benchmark, a comment or a package of another part would throw weeks of simulated
 time away. So the digest is of the module and of every module of ours that it imports, directly or
-not and also inside functions, each without comments, docstrings and layout; and of every file that
-is no code in those modules' packages.
+not, also inside functions and by ``import_module`` of a literal name, each without comments,
+docstrings and layout; and of every file that is no code in those modules' packages, but for those
+of benchmarks and tests.
 
 Code that a benchmark starts as a process of its own is not seen: use ``runner.sources_digest``.
 """
@@ -16,13 +17,15 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 __all__ = ["modules_behind", "rests_on_digest"]
 
 ROOT: Final = Path(__file__).parent.parent
 _NOT_DATA: Final = frozenset({"__pycache__", "results"})
 _LEFT_OUT: Final = frozenset({".py", ".pyc", ".pyi", ".md", ".nbi", ".nbc"})
+_DATA_OF_ITS_OWN: Final = frozenset({"benchmarks", "tests"})
+"""Packages whose data is of many benchmarks and tests."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -46,7 +49,7 @@ def rests_on_digest(module: str, root: Path = ROOT, without: frozenset[str] = fr
     made = hashlib.sha256()
     for name in sorted(files):
         made.update(f"{name}\0{_meaning(files[name])}\0".encode())
-    for file in _data_of({name.partition(".")[0] for name in files} - {"benchmarks"}, root):
+    for file in _data_of({name.partition(".")[0] for name in files} - _DATA_OF_ITS_OWN, root):
         made.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return made.hexdigest()[:12]
 
@@ -92,6 +95,12 @@ def _imports(tree: ast.Module, name: str, file: Path) -> Iterator[str]:
             source = ".".join(parts)
             yield source
             yield from (f"{source}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (str(one.value) for one in node.args if _is_word(one))
+
+
+def _is_word(node: ast.expr) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _meaning(file: Path) -> str:

@@ -59,6 +59,7 @@ KEPT: Final = RESULTS / NAME
 
 TARGETS: Final = {
     "trips": Target(at_most=0),
+    "invariant_violations": Target(at_most=0),
     "work_of_oracle": Target(at_least=0.95),
     "high_work_of_oracle": Target(at_least=0.99),
     "low_work_of_oracle": Target(at_least=0.90),

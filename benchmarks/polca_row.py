@@ -5,10 +5,11 @@ in it. Losses are quantiles of request times over the same quantile uncapped; th
 are 0 brakes, high priority p50 < 1 % and p99 < 5 %, low priority p50 < 5 % and p99 < 50 % over six
 weeks, with p50 of low priority up to 25 % in peak hours.
 
-Work is counted three ways (``_row_work``). Judged is ``answered_work``: of the requests that come
-in the window, what is answered by the end of the run, five minutes after it. ``work`` is what the
-servers got done in the window: there a policy that held the row back before shows more than a row
-that nobody held back.
+Work is counted three ways (``_row_work``). Judged are ``answered_work``, of the requests that come
+in the window, what is answered by the end of the run, five minutes after it (all of it, where
+nobody leaves a request behind), and ``work_from_start``, what the servers get done from the run's
+begin, when the row is empty, to the window's end. ``work`` is what they do in the window: there a
+policy that held the row back before shows more than a row that nobody held back.
 
 wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 4 s; the
 published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
@@ -107,8 +108,11 @@ TARGETS: Final = {
     "wattpack_brakes": Target(at_most=0),
     "wattpack_trips": Target(at_most=0),
     **_slos("wattpack", ("whole", "first", "token")),
-    "wattpack_answered_work_low_over_polca": Target(at_least=1.0),
-    "wattpack_answered_work_high_over_polca": Target(at_least=1.0),
+    **{
+        f"wattpack_{kind}_{priority}_over_polca": Target(at_least=1.0)
+        for kind in ("answered_work", "work_from_start")
+        for priority in ("low", "high")
+    },
 }
 WORK: Final = tuple(
     f"{kind}_{priority}"
@@ -151,9 +155,21 @@ def run(options: Options) -> Result:
         for name in WORK:
             mine, theirs = (float(figures[f"{policy}_{name}"]) for policy in (WATTPACK, POLCA))
             figures[f"{WATTPACK}_{name}_over_polca"] = mine / theirs if theirs else float("nan")
-    published = given.lengths == "published"
-    complete = published and not options.quick and set(ROW_POLICIES) <= set(policies)
-    return Result(figures, TARGETS if complete else {})
+    return Result(figures, TARGETS if _is_published(given, options) else {})
+
+
+def _is_published(given: argparse.Namespace, options: Options) -> bool:
+    """Whether it is the row and the windows, or more of them, for which the lines were drawn."""
+    return (
+        not options.quick
+        and given.scenario is None
+        and (given.lengths, given.servers, given.hotter) == ("published", SERVERS, 0.0)
+        and given.gpu_share in {None, GPU_SHARE}
+        and given.days is None
+        and given.hours >= HOURS
+        and given.hottest >= HOTTEST
+        and set(ROW_POLICIES) <= set(given.policies)
+    )
 
 
 def _arguments(options: Options) -> argparse.Namespace:

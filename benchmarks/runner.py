@@ -2,7 +2,7 @@
 
 A benchmark is a module in this folder with ``NAME``, ``SUMMARY`` and ``run(options) -> Result``.
 A figure is a number with its unit in the key; a target is a bound on one figure. A result without
-targets (a short form, an unfinished run, somebody else's row) says ``"met": null``. The exit status
+targets (an unfinished run, a form for which no line was drawn) says ``"met": null``. The exit status
 is 0 when the measurement was made, met or not.
 """
 

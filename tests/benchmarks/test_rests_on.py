@@ -23,6 +23,10 @@ def house(root: Path) -> Path:
         "plant/__init__.py": "from . import boards\n",
         "plant/boards.py": "def late():\n    from core.values import one\n    return one()\n",
         "runs.py": "import plant\n",
+        "judged.py": "import importlib\nJUDGE = importlib.import_module('tests.judge')\n",
+        "tests/judge.py": "LIMIT = 1\n",
+        "tests/__init__.py": "",
+        "tests/answers/kept.json": "{}\n",
     }.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +42,19 @@ def digest(root: Path) -> str:
 def test_modules_are_found_through_packages_and_inside_functions(tmp_path: Path) -> None:
     found = set(modules_behind("runs", house(tmp_path)))
     assert found == {"runs", "plant", "plant.boards", "core", "core.values"}
+
+
+def test_a_judge_that_is_imported_by_name_counts_without_other_tests_data(tmp_path: Path) -> None:
+    house(tmp_path)
+    assert set(modules_behind("judged", tmp_path)) == {"judged", "tests", "tests.judge"}
+    digests = []
+    for name, text in (("tests/answers/kept.json", "[]\n"), ("tests/judge.py", "LIMIT = 2\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        rests_on_digest.cache_clear()
+        digests.append(rests_on_digest("judged", tmp_path))
+    (tmp_path / "tests/answers/kept.json").write_text("{}\n", encoding="utf-8")
+    rests_on_digest.cache_clear()
+    assert rests_on_digest("judged", tmp_path) == digests[1] != digests[0]
 
 
 @pytest.mark.parametrize(
