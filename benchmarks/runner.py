@@ -2,8 +2,8 @@
 
 A benchmark is a module in this folder with ``NAME``, ``SUMMARY`` and ``run(options) -> Result``.
 A figure is a number with its unit in the key; a target is a bound on one figure. A result without
-targets (an unfinished run, a form for which no line was drawn) says ``"met": null``. The exit status
-is 0 when the measurement was made, met or not.
+targets (an unfinished run, a form for which no line was drawn) says ``"met": null``. The exit
+status is 0 when the measurement was made, met or not.
 """
 
 from __future__ import annotations
