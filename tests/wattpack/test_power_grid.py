@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from wattpack.api import PowerDomain
 from wattpack.api.power_domain import PowerDomainSpec, Redundancy
 from wattpack.errors import InputError
+from wattpack.power.feasibility import LoadTree, survivable_watts
 from wattpack.power.member_claims import MemberClaim, MemberIndex, claim_of, newest_claims
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains, rating_after_feed_loss
 
@@ -67,6 +69,33 @@ def test_the_highest_load_ratio_is_no_higher_than_the_curve_tells() -> None:
     points = [{"loadRatio": 1.1, "tripSeconds": 400.0}, {"loadRatio": 1.3, "tripSeconds": 100.0}]
     grid = PowerGrid.of({"a": spec(breaker={"curve": "Points", "points": points})})
     assert grid.tree.max_load_ratio.tolist() == [1.3]
+
+
+@pytest.mark.parametrize("mode", ["None", "2N", "KofN"])
+def test_what_ups_and_transformer_bear_bounds_a_jump_with_and_without_their_reserve(
+    mode: str,
+) -> None:
+    ups = [{"loadRatio": 1.1, "tripSeconds": 60.0}, {"loadRatio": 1.15, "tripSeconds": 1.0}]
+    counts = {"feeds": 3, "requiredFeeds": 2} if mode == "KofN" else {}
+    plain = {"mode": mode, **counts}
+    reserve = {"useReserve": True, "feedShare": {"prometheusQuery": "share"}}
+    domains = {
+        "bare": spec(redundancy=plain),
+        "fed": spec(redundancy=plain | {"overloadCurve": ups}),
+    }
+    if mode != "None":
+        domains["used"] = spec(redundancy=plain | {"overloadCurve": ups} | reserve)
+    tree = PowerGrid.of(domains).tree
+    of = dict(zip(tree.names, tree.max_load_ratio.tolist(), strict=True))
+    assert of.pop("bare") == 1.5
+    assert set(of.values()) == {1.15}
+    load = LoadTree(tree, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    n = len(tree.names)
+    watts = survivable_watts(load, np.zeros(n), 5.8, np.full(n, 0.5)) / tree.rating_watts
+    borne = dict(zip(tree.names, watts.tolist(), strict=True))
+    # 5.8 s are half of 11.6, which the curve bears between its two points.
+    assert borne.pop("bare") == pytest.approx(1.5)
+    assert all(1.1 < ratio < 1.15 for ratio in borne.values())
 
 
 def test_cold_points_count_a_quarter_and_parents_come_first() -> None:

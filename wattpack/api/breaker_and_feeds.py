@@ -167,8 +167,9 @@ class Redundancy(ApiModel):
         list[CurvePoint],
         Field(
             max_length=32,
-            description="What UPS and transformer of a feed bear: load over ratingWatts, seconds "
-            "from full load on; rising in loadRatio; nothing is borne beyond the last",
+            description="What UPS, generator and transformer of a feed bear: load over "
+            "ratingWatts, seconds from full load on; rising in loadRatio; nothing is borne beyond "
+            "the last. Bounds what a jump may reach (I2), also without useReserve",
         ),
     ] = []
     feed_share: Annotated[

@@ -348,16 +348,13 @@ def _floats(values: Iterable[float]) -> FloatArray:
 def _highest_load_ratio(spec: PowerDomainSpec) -> float:
     """r_max of I2: what is borne for no time at all."""
     breaker = spec.breaker
-    told = [curve[-1].load_ratio for curve in (breaker.points, _feed_points(spec)) if curve]
+    curves = (breaker.points, spec.redundancy.overload_curve)
+    told = [curve[-1].load_ratio for curve in curves if curve]
     return min(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * breaker.short_time_pickup_ratio, *told)
 
 
-def _feed_points(spec: PowerDomainSpec) -> Sequence[CurvePoint]:
-    return spec.redundancy.overload_curve if spec.redundancy.use_reserve else ()
-
-
 def _curve(spec: PowerDomainSpec) -> BreakerCurve:
-    curve, points = _breaker_curve(spec.breaker), _feed_points(spec)
+    curve, points = _breaker_curve(spec.breaker), spec.redundancy.overload_curve
     return replace(curve, feed=_curve_through(points)) if points else curve
 
 
