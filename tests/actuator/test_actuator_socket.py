@@ -498,6 +498,53 @@ def test_of_two_that_start_together_one_is_told_that_it_came_second(
         assert [file.name for file in tmp_path.iterdir()] == ["a.sock"]
 
 
+def test_of_two_that_find_a_dead_file_the_second_never_removes_the_first_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were refused by the dead file, one listened, and the other removed what it found."""
+    path, remove = tmp_path / "a.sock", Path.unlink
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    told: list[object] = []
+
+    def begins() -> None:
+        try:
+            told.append(listen(path, None))
+        except SocketTaken as taken:
+            told.append(taken)
+
+    other = threading.Thread(target=begins)
+
+    def between(self: Path, missing_ok: bool = False) -> None:
+        if self == path and other.ident is None:
+            other.start()
+            other.join(0.2)  # Returns at once where nothing keeps the other from listening.
+        remove(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", between)
+    listener, keep_file = listen(path, None)
+    other.join()
+    keep_file()
+    with listener:
+        assert [type(one) for one in told] == [SocketTaken]
+
+
+def test_who_listens_and_accepts_nobody_is_waited_for_by_no_other(tmp_path: Path) -> None:
+    """Whoever connects to a full queue would wait in it until somebody accepts."""
+    path = tmp_path / "a.sock"
+    with contextlib.ExitStack() as stack:
+        hung = stack.enter_context(socket.socket(socket.AF_UNIX))
+        hung.bind(str(path))
+        hung.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(8):
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(path))
+        with pytest.raises(SocketTaken):
+            listen(path, None)
+
+
 def test_who_finds_another_listener_leaves_its_file_alone(tmp_path: Path) -> None:
     path, before = tmp_path / "a.sock", len(ending._LAST_STEPS)
     with socket.socket(socket.AF_UNIX) as other:
