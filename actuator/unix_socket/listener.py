@@ -8,11 +8,12 @@ rule is told which, and disconnected.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import selectors
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -159,8 +160,9 @@ class SocketServer:
             for connection in tuple(endpoint.connections):
                 self._drop(connection, endpoint)
             self._selector.unregister(endpoint.listener)
-            endpoint.listener.close()
+            # First the file: once nobody listens, another process may have put its own there.
             endpoint.path.unlink(missing_ok=True)
+            endpoint.listener.close()
             endpoint.keep_file()
         self._endpoints.clear()
         self._selector.close()
@@ -323,6 +325,24 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
     if max(len(os.fsencode(one)) for one in (path, draft)) > _MAX_PATH_BYTES:
         raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with _alone_in(path.parent):
+        return _listen_alone(path, draft, gid)
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Inside, no other process begins to listen there; the kernel ends it with the process."""
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _listen_alone(
+    path: Path, draft: Path, gid: int | None
+) -> tuple[socket.socket, Callable[[], None]]:
     _remove_dead(path)
     keep_draft = last_step(partial(_remove_draft, draft, path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -366,9 +386,12 @@ def _remove_dead(path: Path) -> None:
     if not stat.S_ISSOCK(mode):
         raise SocketTaken(f"{path} exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            path.unlink()
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
             return
+        except BlockingIOError:  # It is there, and as many wait for it as may.
+            pass
     raise SocketTaken(f"another process answers on {path}")
