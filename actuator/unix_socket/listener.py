@@ -8,14 +8,10 @@ rule is told which, and disconnected.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import selectors
 import socket
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from actuator.app.node_actuator import Actuator
@@ -38,22 +34,13 @@ from actuator.unix_socket.encoding import (
 )
 from actuator.unix_socket.peers import Admission, Peer, peer_credentials
 from actuator.unix_socket.pod_resources import PodResourcesDoor
+from actuator.unix_socket.socket_file import listen
 from wattpack.clock import Clock
-from wattpack.ending import last_step
-from wattpack.errors import InputError, PermanentError
+from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 
 _ACCEPTS_A_TURN = 16
 _MESSAGES_A_TURN = 4
-_BACKLOG = 128
-"""Who finds it full waits in line, in the order of coming."""
-
-_MAX_PATH_BYTES = 107
-"""sockaddr_un holds 108 bytes with the final zero (unix(7))."""
-
-
-class SocketTaken(PermanentError):
-    """Another process answers on this socket, or the path is not a socket."""
 
 
 @dataclass(slots=True, eq=False)
@@ -306,92 +293,3 @@ def _send(stream: socket.socket, data: bytes) -> bool:
         return stream.send(data) == len(data)
     except OSError:
         return False
-
-
-def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], None]]:
-    """A listening socket of mode 0660; a dead predecessor's file is removed.
-
-    The file is there only once somebody listens: who finds it may connect, and a second process
-    never takes the socket of one that is just starting for a dead one's.
-
-    Returns:
-        The socket, and what takes back that its file goes when the process ends at once.
-
-    Raises:
-        SocketTaken: if somebody answers there already.
-        InputError: if the path is too long for a socket.
-    """
-    draft = path.parent / f".{os.getpid():x}"  # of this process, and short
-    if max(len(os.fsencode(one)) for one in (path, draft)) > _MAX_PATH_BYTES:
-        raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
-    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    with _alone_in(path.parent):
-        return _listen_alone(path, draft, gid)
-
-
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Inside, no other process begins to listen there; the kernel ends it with the process."""
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
-
-
-def _listen_alone(
-    path: Path, draft: Path, gid: int | None
-) -> tuple[socket.socket, Callable[[], None]]:
-    _remove_dead(path)
-    keep_draft = last_step(partial(_remove_draft, draft, path))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        draft.unlink(missing_ok=True)
-        # fchmod before bind is what the file is created with: it is never more open than 0660.
-        os.fchmod(listener.fileno(), 0o660)
-        listener.bind(os.fspath(draft))
-        draft.chmod(0o660)
-        if gid is not None:
-            os.chown(draft, -1, gid)
-        listener.setblocking(False)
-        listener.listen(_BACKLOG)
-        path.hardlink_to(draft)
-        keep_file = last_step(partial(path.unlink, missing_ok=True))
-    except FileExistsError as error:
-        listener.close()
-        raise SocketTaken(f"{path}: another process came first") from error
-    except BaseException:
-        listener.close()
-        raise
-    finally:
-        draft.unlink(missing_ok=True)
-        keep_draft()
-    return listener, keep_file
-
-
-def _remove_draft(draft: Path, path: Path) -> None:
-    """And ``path``, where it is the same file already."""
-    with contextlib.suppress(OSError):
-        if path.samefile(draft):
-            path.unlink()
-    draft.unlink(missing_ok=True)
-
-
-def _remove_dead(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise SocketTaken(f"{path} exists and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            path.unlink(missing_ok=True)
-            return
-        except BlockingIOError:  # It is there, and as many wait for it as may.
-            pass
-    raise SocketTaken(f"another process answers on {path}")

@@ -30,10 +30,10 @@ from actuator.unix_socket.client import (
 )
 from actuator.unix_socket.connections import MESSAGE_BURST
 from actuator.unix_socket.encoding import MAX_LINE_BYTES, encode_command
-from actuator.unix_socket.listener import SocketServer, SocketTaken, listen
+from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
+from actuator.unix_socket.socket_file import SocketTaken
 from tests.actuator.actuator_boards import MemoryBoard
-from wattpack import ending
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.units import NS_PER_SECOND
 
@@ -430,127 +430,3 @@ def test_asking_ahead_of_an_actuator_that_has_gone_is_told_by_the_status(directo
     with pytest.raises(ActuatorUnavailable):
         node.client.status()
     node.client.close()
-
-
-@pytest.mark.parametrize("moment", ["chmod", "hardlink_to"])
-def test_a_process_that_is_ended_while_it_begins_to_listen_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    """What ends the process at once comes right after a file is there."""
-    before, call = len(ending._LAST_STEPS), getattr(Path, moment)
-
-    class EndedError(Exception):
-        """Nothing runs after this but the last steps."""
-
-    def ended_now(self: Path, given: int | Path) -> None:
-        call(self, given)
-        assert self.exists()
-        for step in reversed(ending._LAST_STEPS[before:]):
-            step()
-        assert not list(tmp_path.iterdir())
-        raise EndedError
-
-    monkeypatch.setattr(Path, moment, ended_now)
-    with pytest.raises(EndedError):
-        listen(tmp_path / "a.sock", None)
-
-
-def test_the_root_folder_is_no_socket() -> None:
-    with pytest.raises(SocketTaken, match="not a socket"):
-        listen(Path("/"), None)
-
-
-def test_who_finds_the_file_may_connect_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, link = tmp_path / "a.sock", Path.hardlink_to
-    seen = []
-
-    def looked_at(self: Path, target: Path) -> None:
-        seen.append(path.exists())
-        link(self, target)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-        seen.append(True)
-
-    monkeypatch.setattr(Path, "hardlink_to", looked_at)
-    listener, keep_file = listen(path, None)
-    with listener:
-        keep_file()
-        assert seen == [False, True]
-        assert [file.name for file in tmp_path.iterdir()] == ["a.sock"]
-
-
-def test_of_two_that_start_together_one_is_told_that_it_came_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, link = tmp_path / "a.sock", Path.hardlink_to
-    with socket.socket(socket.AF_UNIX) as first:
-
-        def too_late(self: Path, target: Path) -> None:
-            first.bind(str(path))
-            first.listen()
-            link(self, target)
-
-        monkeypatch.setattr(Path, "hardlink_to", too_late)
-        with pytest.raises(SocketTaken, match="came first"):
-            listen(path, None)
-        assert [file.name for file in tmp_path.iterdir()] == ["a.sock"]
-
-
-def test_of_two_that_find_a_dead_file_the_second_never_removes_the_first_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both were refused by the dead file, one listened, and the other removed what it found."""
-    path, remove = tmp_path / "a.sock", Path.unlink
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))
-    told: list[object] = []
-
-    def begins() -> None:
-        try:
-            told.append(listen(path, None))
-        except SocketTaken as taken:
-            told.append(taken)
-
-    other = threading.Thread(target=begins)
-
-    def between(self: Path, missing_ok: bool = False) -> None:
-        if self == path and other.ident is None:
-            other.start()
-            other.join(0.2)  # Returns at once where nothing keeps the other from listening.
-        remove(self, missing_ok=missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", between)
-    listener, keep_file = listen(path, None)
-    other.join()
-    keep_file()
-    with listener:
-        assert [type(one) for one in told] == [SocketTaken]
-
-
-def test_who_listens_and_accepts_nobody_is_waited_for_by_no_other(tmp_path: Path) -> None:
-    """Whoever connects to a full queue would wait in it until somebody accepts."""
-    path = tmp_path / "a.sock"
-    with contextlib.ExitStack() as stack:
-        hung = stack.enter_context(socket.socket(socket.AF_UNIX))
-        hung.bind(str(path))
-        hung.listen(0)
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(8):
-                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
-                waiting.setblocking(False)
-                waiting.connect(str(path))
-        with pytest.raises(SocketTaken):
-            listen(path, None)
-
-
-def test_who_finds_another_listener_leaves_its_file_alone(tmp_path: Path) -> None:
-    path, before = tmp_path / "a.sock", len(ending._LAST_STEPS)
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        other.listen()
-        with pytest.raises(SocketTaken):
-            listen(path, None)
-    assert path.exists()
-    assert len(ending._LAST_STEPS) == before
