@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from controller.filling import Filling, Room
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -87,7 +88,7 @@ class Wants:
     @cached_property
     def all_active(self) -> bool:
         """Whether everybody takes part."""
-        return not self.fixed.any()
+        return not some(self.fixed)
 
     @cached_property
     def even(self) -> Wants:
@@ -157,7 +158,7 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
         Caps between minimum and slack goal; at the minimum even where a room is too small.
     """
     top = wants.top_watts
-    if all((_counted(load, wants, top, k) * load.gpu_factor <= k.room_watts).all() for k in limits):
+    if all(every(_counted(load, wants, top, k) * load.gpu_factor <= k.room_watts) for k in limits):
         nobody = np.full(load.n_gpus, -1, dtype=np.int64)
         return Allocation(top, nobody, nobody)
     caps = wants.minimum_watts
@@ -222,7 +223,7 @@ def _differ(wants: Wants, members: IntArray) -> bool:
 def _value_with_gangs(wants: Wants) -> FloatArray:
     """Value per watt with each gang at its lowest: its members rise in one stage or not at all."""
     inside = wants.gang >= 0
-    if not inside.any():
+    if not some(inside):
         return wants.value_per_watt
     lowest = np.full(int(wants.gang.max()) + 1, np.inf)
     np.minimum.at(lowest, wants.gang[inside], wants.value_per_watt[inside])
@@ -250,7 +251,7 @@ def even_gangs(caps: FloatArray, kinds: GangKinds, active: BoolArray) -> FloatAr
     if not kinds.members.size:
         return caps
     mine, takes_part = caps.take(kinds.members, axis=-1), active.take(kinds.members)
-    counted = mine if takes_part.all() else np.where(takes_part, mine, np.inf)
+    counted = mine if every(takes_part) else np.where(takes_part, mine, np.inf)
     lowest = np.minimum.reduceat(counted, kinds.starts, axis=-1).take(kinds.rank, axis=-1)
     evened = np.array(caps, copy=True)
     evened[..., kinds.members] = np.where(takes_part, lowest, mine)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.tick_values import Band, PowerSettings
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
@@ -123,7 +124,7 @@ def update_rises(
     shares = np.where(usable, draw_share, np.nan)
     times = np.concatenate((memory.times_ns[1:], (now_ns,)))
     ring = np.concatenate((memory.shares[1:], shares[None, :]))
-    if not recent.any():
+    if not some(recent):
         return RiseMemory(times, ring, memory.counts, memory.total)
     # One NaN in the window means that caps shaped it: such a rise teaches nothing. Neither does a
     # rise from below the lowest cap band: work that starts in an idle row ends inside the band.
@@ -150,7 +151,7 @@ def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
     """Cap band as share of L, (n_domains,)."""
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
     rise = np.full(len(memory.total), settings.rise_quantile_prior)
-    if enough.any():
+    if some(enough):
         rise = np.where(enough, np.maximum(rise, _quantile(memory.counts, memory.total)), rise)
     return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
 
@@ -230,7 +231,7 @@ def held_target_share(
     prior = settings.held_rise_prior * rising
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
     free = prior + leaps
-    if enough.any():
+    if some(enough):
         learned = np.maximum(_quantile(memory.counts, memory.total), prior)
         free = np.where(enough, learned, free)
     return np.maximum(1.0 - free, _LOWEST_CAP_BAND)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -36,7 +37,7 @@ def beside_meters_watts(
     """
     none = np.zeros(len(load.tree))
     believed = ~np.isnan(shown_watts)
-    if usable.all() or not believed.any() or not (room_watts > 0.0).any():
+    if every(usable) or not some(believed) or not some(room_watts > 0.0):
         return none
     excess_dc = np.where(believed, (shown_watts - by_nodes_watts) * load.efficiency, 0.0)
     above = _nearest_above(load, believed)

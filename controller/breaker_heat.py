@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.tick_values import PowerSettings
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -53,7 +54,7 @@ def must_brake(
     """
     ratio = draw_watts / load.rating_watts
     too_much, over = ratio > load.tree.max_load_ratio, ratio > 1.0
-    if not over.any():
+    if not some(over):
         return np.asarray(too_much)
     hot = predicted_heat(load, heat, draw_watts, settings) > heat_limits(load, settings)
     return np.asarray(too_much | (hot & over))

@@ -15,6 +15,7 @@ from controller.cap_reason import CapReason
 from controller.decide import Decided
 from controller.judgement import Judgement
 from controller.tick_values import Band, Tick
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["CapVerdicts", "cap_verdicts"]
@@ -40,7 +41,7 @@ def cap_verdicts(tick: Tick, j: Judgement) -> CapVerdicts:
     """The verdict on every GPU."""
     topology, grants = tick.topology, j.orders.grants
     decided, would_be_short = j.decided, _short(tick, j.decided)
-    all_enforce = bool(topology.tree.enforce.all())
+    all_enforce = every(topology.tree.enforce)
     short = would_be_short
     if not all_enforce:
         short = _short(tick, j.commanded) & topology.enforced_gpu
@@ -55,11 +56,11 @@ def cap_verdicts(tick: Tick, j: Judgement) -> CapVerdicts:
     _mark_overridden(tick, j, decided.cap_watts, short, reason)
     _mark_braked(tick, j, short, reason, binding)
     recovering = j.state.recovering & topology.tree.enforce
-    if recovering.any():
+    if some(recovering):
         waits = reason == int(CapReason.RECOVERING)
         binding = np.where(waits, j.state.load.lowest_above_gpu(recovering), binding)
     inactive = ~j.situation.active
-    if inactive.any():
+    if some(inactive):
         heard = j.picture.holding.fresh_node.take(topology.node_of_gpu)
         heard &= j.picture.holding.writable | ~topology.enforced_gpu
         untrusted = heard & ~j.state.trust.trusted
@@ -89,7 +90,7 @@ def _mark_overridden(
     override = tick.observations.override_cap_watts
     with np.errstate(invalid="ignore"):
         by_hand = override > 0.0
-    if by_hand.any():
+    if some(by_hand):
         lowest = np.where(by_hand, override, np.inf)
         lowest = even_gangs(lowest, j.state.calm_wants.gang_kinds, j.situation.active)
         reason[short & (caps >= lowest - _SHORT_WATTS)] = CapReason.OVERRIDE
@@ -102,7 +103,7 @@ def _mark_braked(
     topology, state = tick.topology, j.state
     enforce = topology.tree.enforce
     braking = (state.bands.band == int(Band.BRAKE)) & enforce
-    if not braking.any():
+    if not some(braking):
         return
     braked = state.load.any_above_gpu(braking) & topology.enforced_gpu
     nobody = topology.n_domains

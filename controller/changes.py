@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -99,7 +100,7 @@ def changes_taken(
     gpu, gpu_last, gpu_seen = _change(memory.gpu_watts, memory.gpu_seen, gpu_watts)
     host, host_last, host_seen = _change(memory.host_watts, memory.host_seen, host_watts)
     changed = load.sum_gpus(gpu)
-    if host.any():
+    if some(host):
         changed = changed + load.sum_nodes(host)
     changed = changed / load.efficiency
     total = memory.total_watts + changed
@@ -140,7 +141,7 @@ def _with_falls(
     for row in rows:
         shown = begin_ns <= memory.times_ns[row]
         falls = load.sum_gpus(np.where(shown.take(load.node_of_gpu), gpu_falls, 0.0))
-        if host_falls.any():
+        if some(host_falls):
             falls = falls + load.sum_nodes(np.where(shown, host_falls, 0.0))
         totals[row] += falls / load.efficiency
     return totals
@@ -187,7 +188,7 @@ def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
     def since(then_ns: IntArray) -> FloatArray:
         position = times.searchsorted(then_ns, side="right") - 1
         then = totals[np.maximum(position, 0), every]
-        if (position < 0).any():
+        if some(position < 0):
             # From before the first entry nothing is known: the lowest of all.
             then = np.where(position >= 0, then, totals.min(axis=0))
         return np.asarray(total - then)

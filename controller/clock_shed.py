@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.tick_values import Topology
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -59,7 +60,7 @@ def shed_clocks(
         seconds: Since the last tick.
     """
     mine = topology.sheddable_gpu
-    if not mine.any():
+    if not some(mine):
         return np.ones(topology.n_gpus)
     step = min(max(seconds, 0.0), _LONGEST_STEP_SECONDS)
     fall = np.zeros(topology.n_gpus)
@@ -83,7 +84,7 @@ def clocks_unseen(topology: Topology, load: LoadTree, excess: FloatArray) -> Flo
     """
     held = topology.sheddable_gpu & load.any_above_gpu(np.isfinite(excess))
     share = np.ones(topology.n_gpus)
-    if held.any():
+    if some(held):
         share[held] = topology.shed_clock_share[held]
     return share
 
@@ -100,7 +101,7 @@ def limit_room(
         excess: As for ``shed_clocks``, (n_domains,).
     """
     mine = topology.sheddable_gpu
-    if not mine.any():
+    if not some(mine):
         return np.zeros(topology.n_domains)
     travel = np.where(mine, share - topology.shed_clock_share, 0.0)
     boards = np.maximum(load.sum_gpus(mine.astype(np.float64)), 1.0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from controller.renewals import REPEATED_WITHIN_NS
 from controller.tick_values import Commands, Observations, Tick
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
@@ -132,7 +133,7 @@ def seen(tick: Tick, commitments: Commitments) -> Commitments:
             older_sequence=np.full_like(fresh.older_sequence, _NEVER_CONFIRMED),
             older_sent_ns=np.full_like(fresh.older_sent_ns, max(commitments.last_sent_ns, 0)),
         )
-    if not rebooted.any():
+    if not some(rebooted):
         return commitments
     return replace(commitments, unproven_ns=unproven)
 
@@ -163,7 +164,7 @@ def holding(tick: Tick, commitments: Commitments) -> Holding:
     held = np.maximum(read_back, sent)
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     highest = until_now = np.maximum(held, guaranteed)
-    if not writable.all():
+    if not every(writable):
         limit = np.maximum(topology.default_limit_watts, read_back)
         highest, until_now = np.where(writable, highest, limit), np.where(read, highest, limit)
     return Holding(held, highest, until_now, writable, fresh_node)
@@ -180,7 +181,7 @@ def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArra
     alive &= gpu_received_ns <= (commitments.sent_ns[first:] + lease_ns)[:, None]
     newest = np.where(alive, commitments.caps_watts[first:], 0.0).max(axis=0, initial=0.0)
     older = commitments.older_sequence >= confirmed
-    if not older.any():
+    if not some(older):
         return np.asarray(newest)
     older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
     return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
@@ -195,7 +196,7 @@ def _confirmed(commitments: Commitments, observed: Observations) -> IntArray:
 def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitments:
     """The commitments after these commands were sent."""
     now_ns = tick.now_ns
-    if not commands.send.any():
+    if not some(commands.send):
         return commitments
     caps = np.where(commands.send.take(tick.topology.node_of_gpu), commands.cap_watts, 0.0)
     older_caps, older_sequence, older_sent_ns = _folded(tick, commitments)
@@ -230,7 +231,7 @@ def _folded(tick: Tick, commitments: Commitments) -> tuple[FloatArray, IntArray,
     old_sent_ns = np.where(kept, commitments.older_sent_ns, 0)
     leaving, sequence = commitments.caps_watts[0], int(commitments.sequence[0])
     folds = (leaving > 0.0) & (confirmed <= sequence)
-    if not folds.any():
+    if not some(folds):
         return caps, old_sequence, old_sent_ns
     sent_ns = int(commitments.sent_ns[0])
     return (

@@ -8,6 +8,7 @@ import numpy as np
 
 from controller.allocation import Limit, Wants, allocate, gang_kinds
 from controller.tick_values import Observations, Topology
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -90,7 +91,7 @@ def effective_wants(calm: Wants, observed: Observations, braked: BoolArray) -> W
     """The goals of this tick: overrides taken in, braked GPUs at their minimum."""
     with np.errstate(invalid="ignore"):
         overridden = observed.override_cap_watts > 0.0
-    if not overridden.any() and not braked.any():
+    if not some(overridden) and not some(braked):
         return calm
     low = calm.minimum_watts
     override = np.where(overridden, observed.override_cap_watts, np.inf)
@@ -112,7 +113,7 @@ def domain_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
 def boards_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     """The part of it that GPUs draw, (n_domains,)."""
     counted = np.minimum(caps, now.expected_watts)
-    if not now.active.all():
+    if not every(now.active):
         counted = np.where(now.active, counted, _inactive_draw(now))
     return load.sum_gpus(counted) * load.gpu_factor * now.coincidence
 
@@ -133,7 +134,7 @@ def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> 
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
     jump = now.survivable_watts - now.worst_rest_watts
     together = (now.load_limit_watts - now.rest_watts) / now.coincidence
-    if not now.active.all():
+    if not every(now.active):
         wants = replace(wants, fixed=~now.active)
         counted = np.where(now.active, 0.0, now.highest_watts)
         jump = jump - load.sum_gpus(counted) * load.gpu_factor

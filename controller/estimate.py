@@ -16,6 +16,7 @@ import numpy as np
 
 from controller.meters import MeterMemory, has_spoken
 from controller.tick_values import Topology
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -105,7 +106,7 @@ def readings_of(
     """Sums of what is read; shapes as in ``NodeReadings``."""
     known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
     unmetered = np.isnan(host_watts)
-    if not unmetered.all():
+    if not every(unmetered):
         known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
@@ -149,7 +150,7 @@ def node_draw(
     boards = np.where(hidden, highest_cap_watts * OVERSHOOT_RATIO, 0.0)
     learned = host_share * np.where(np.isnan(read.host_watts), topology.node_worst_watts, 0.0)
     shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * learned, 0.0)
-    hidden_watts = load.sum_gpus(boards) if hidden.any() else np.zeros(len(load.tree))
+    hidden_watts = load.sum_gpus(boards) if some(hidden) else np.zeros(len(load.tree))
     unread = load.sum_nodes(learned) + hidden_watts
     return NodeDraw(
         read.known_watts + unread / load.efficiency,
@@ -231,7 +232,7 @@ def unconfirmed_watts(
         confirmed: Domains with a meter that shows what is read, or that lost one and count more
             already, (n_domains,).
     """
-    if confirmed.all():
+    if every(confirmed):
         return np.zeros(len(confirmed))
     left_out = np.isnan(read.gpu_watts) | shown_node.take(load.node_of_gpu)
     boards = load.sum_gpus(np.where(left_out, 0.0, read.gpu_watts)) / load.efficiency
@@ -263,11 +264,11 @@ def bounds_of(
     above = lower * (1.0 + CROSS_CHECK_SHARE)
     bounds_above = usable & (nodes.known_watts <= above)
     risen = lower * _RISE_SHARE_PER_SECOND * age_seconds
-    if nodes.hidden_watts.any():
+    if some(nodes.hidden_watts):
         late = (age_seconds - _OVERDUE_SECONDS) / (_OVERDUE_WHOLLY_SECONDS - _OVERDUE_SECONDS)
         risen = risen + nodes.hidden_watts * np.minimum(np.maximum(late, 0.0), 1.0)
     upper = np.where(bounds_above, above + risen, np.inf)
-    if len(load.tree) > 1 and usable.any():
+    if len(load.tree) > 1 and some(usable):
         lower, upper = _with_children(load, nodes, by_nodes_watts, lower, upper)
         upper = _with_parents(load, nodes, lower, upper)
     return Bounds(lower, upper)

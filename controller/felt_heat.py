@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.breaker_heat import advance_heat
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
@@ -86,7 +87,7 @@ def feel_heat(
     seconds = min((now_ns - begin_ns) / NS_PER_SECOND, _LONGEST_TICK_SECONDS)
     heat = advance_heat(load, heat, felt.watts, seconds)
     memory = _remembered(memory, felt.watts, now_ns - round(seconds * NS_PER_SECOND), now_ns)
-    if felt.news.any():
+    if some(felt.news):
         heat = heat + _correction(load, memory, felt)
         settled = np.where(felt.news, felt.meter_time_ns, memory.settled_ns)
         memory = replace(memory, settled_ns=settled)
@@ -137,7 +138,7 @@ def _correction(load: LoadTree, memory: FeltMemory, felt: Felt) -> FloatArray:
         early = memory.begins_ns[row] < stamps_ns - SPEAKS_FOR_NS
         scaled = ratio * np.where(early, np.maximum(scale, 1.0), scale)
         # Up to its rating nothing heats a breaker, by whatever reading.
-        if (np.maximum(ratio, scaled) > 1.0).any():
+        if some(np.maximum(ratio, scaled) > 1.0):
             felt_rate = 1.0 / load.curves.trip_seconds(ratio)
             added += seconds[row] * (1.0 / load.curves.trip_seconds(scaled) - felt_rate)
     return added

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.filling_levels import Held, Ways, fair_levels, levels_alone
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -99,7 +100,7 @@ class Filling:
 
     def close(self, domains: BoolArray, kind: int) -> None:
         """Nobody below these domains rises, for lack of one kind of room, (n_domains,)."""
-        if domains.any():
+        if some(domains):
             self.closed_by[domains] = kind
             self.all_open = False
 
@@ -138,14 +139,14 @@ class Filling:
 
     def _all_reach(self, goal_watts: FloatArray, members: IntArray) -> bool:
         if not self.all_open:
-            if (self.binding.take(members) >= 0).any():
+            if some(self.binding.take(members) >= 0):
                 return False
-            if self.load.any_above_gpu(self._closed).take(members).any():
+            if some(self.load.any_above_gpu(self._closed).take(members)):
                 return False
         start = self.caps.take(members)
         goal = np.maximum(goal_watts.take(members), start)
         return not any(
-            (self.load.sum_of(members, room.taken(members, start, goal)) > room.dc_watts).any()
+            some(self.load.sum_of(members, room.taken(members, start, goal)) > room.dc_watts)
             for room in self.rooms
         )
 
@@ -177,13 +178,13 @@ class Filling:
         self.binding[movers[short]] = held.domain[short]
         self.binding_kind[movers[short]] = held.kind[short]
         self.closed_by[held.domain[short]] = held.kind[short]
-        self.all_open = self.all_open and not short.any()
+        self.all_open = self.all_open and not some(short)
 
     def _take_all(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> bool:
         """Take the room for the movers' whole way if it is there; else leave everything."""
         used = [self.load.sum_of(movers, span * bend) for bend in bends]
         # Nobody below a closed domain moves, so there it is as good as any.
-        if any((u > room.dc_watts).any() for u, room in zip(used, self.rooms, strict=True)):
+        if any(some(u > room.dc_watts) for u, room in zip(used, self.rooms, strict=True)):
             return False
         for u, room in zip(used, self.rooms, strict=True):
             room.dc_watts = np.maximum(room.dc_watts - u, 0.0)
@@ -200,12 +201,12 @@ class Filling:
         above = self.load.gpu_domains[:, movers]
         marked = _with_last(closed, False).take(above)
         below = np.asarray(marked.any(axis=0))
-        if not below.any():
+        if not some(below):
             return movers
         deepest = len(marked) - 1 - marked[::-1].argmax(axis=0)
         holder = np.where(below, above[deepest, np.arange(len(movers))], -1)
         gangs = self.gang.take(movers)
-        if (gangs[below] >= 0).any():
+        if some(gangs[below] >= 0):
             first = _first_of_gang(gangs, np.where(below, 0.0, 1.0))
             below, holder = below[first], holder[first]
         self.binding[movers[below]] = holder[below]
@@ -216,10 +217,10 @@ class Filling:
         above = self.load.gpu_domains.take(movers, axis=1)
         held = fair_levels(Ways(above, span, bends, self._open_rooms()))
         gangs = self.gang.take(movers)
-        if not (gangs >= 0).any():
+        if not some(gangs >= 0):
             return held
         first = _first_of_gang(gangs, held.level)
-        if (held.level - held.level.take(first) <= _LEVEL_EPSILON).all():
+        if every(held.level - held.level.take(first) <= _LEVEL_EPSILON):
             return held.of(first)
         return self._levels_with_gangs(movers, span, bends)
 
@@ -244,11 +245,11 @@ class Filling:
             alone, domain_level = levels_alone(Ways(above, span[alive], here, rooms))
             held = alone.of(_first_of_gang(self.gang[mine], alone.level))
             stopped = held.level < 1.0
-            if not stopped.any():
+            if not some(stopped):
                 break
             settles = self._settles(mine, held.level, domain_level)
             settled = np.asarray(stopped & settles[held.domain])
-            if step == _GANG_STEPS - 1 or not settled.any():
+            if step == _GANG_STEPS - 1 or not some(settled):
                 settled = np.ones(len(alive), dtype=np.bool_)
             done = alive[settled]
             result.level[done] = held.level[settled]

@@ -14,6 +14,7 @@ import numpy as np
 
 from controller.compiled_levels import lower_levels
 from wattpack.compiled import AVAILABLE
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray, IntArray
 
 __all__ = ["Held", "Ways", "compile_fillings", "fair_levels", "levels_alone", "lower_by_arrays"]
@@ -122,7 +123,7 @@ def _limits(
     """Positions of the movers below domains that have too little room, and their levels there."""
     wanted = np.bincount(above, weights=span * bend, minlength=len(room))
     over = wanted > room
-    if not over.any():
+    if not some(over):
         return _NOBODY, _NO_LIMIT
     (inside,) = over.take(above).nonzero()
     if not inside.size:  # A closed domain is over its room with nobody below it.

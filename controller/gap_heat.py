@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.breaker_heat import advance_heat
+from wattpack.masks import some
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
@@ -124,7 +125,7 @@ def highest_host(
 
 def kept_rows(rows: tuple[GapRow, ...], row: GapRow) -> tuple[GapRow, ...]:
     """The rows with one more; none once nobody is silent any more."""
-    if not row.silent_watts.any():
+    if not some(row.silent_watts):
         return ()
     return (*rows[1 - _ROWS :], row)
 
@@ -160,7 +161,7 @@ def reckoned_again(
         heard: Who was heard now, and what they tell.
     """
     told = np.isfinite(heard.highest_watts)
-    if not told.any() or not rows:
+    if not some(told) or not rows:
         return np.zeros(len(load.tree)), rows
     lower = tuple(_lowered(load, row, heard) for row in rows)
     first = next((i for i, row in enumerate(rows) if lower[i] is not row), len(rows))
@@ -177,7 +178,7 @@ def _lowered(load: LoadTree, row: GapRow, heard: Heard) -> GapRow:
     hosts = row.silent_host_watts - heard.highest_host_watts
     boards, hosts = (np.where(of_this_gap, np.maximum(w, 0.0), 0.0) for w in (boards, hosts))
     excess = boards + hosts
-    if not excess.any():
+    if not some(excess):
         return row
     # Counted they were by a learned gain of 1 or more.
     less = load.sum_nodes(excess) / load.efficiency

@@ -18,6 +18,7 @@ from controller.controller_state import State
 from controller.decide import Situation, below_bands
 from controller.filling import Filling, Room
 from controller.raise_rate import RaiseRate
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant", "paced"]
@@ -110,7 +111,7 @@ def grant(
     caps = np.where(now.active, np.minimum(wanted_watts, free_watts), wanted_watts)
     gap, kinds = wanted_watts - caps, state.calm_wants.gang_kinds
     raised = np.zeros(topology.n_gpus)
-    if not (gap > 0.5).any():
+    if not some(gap > 0.5):
         nothing = np.full(topology.n_gpus, int(CapReason.NOT_CAPPED), dtype=np.int64)
         saved_seconds = permit.rate.saved_after(state.load, raised)
         return Grants(even_gangs(caps, kinds, now.active), nothing, nothing - 1, saved_seconds)
@@ -127,7 +128,7 @@ def grant(
     reason = np.where(raising & ~permit.gpus, permit.refused, reason)
     raising &= permit.gpus
     binding = np.full(topology.n_gpus, -1, dtype=np.int64)
-    if raising.any():
+    if some(raising):
         steps = _Raise(state, raising)
         start, goal, binding, by_rate = _raised(steps, caps, wanted_watts, now, permit)
         why = np.where(by_rate, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
@@ -166,7 +167,7 @@ def _raised(
     goal, by_room = steps.fill(restored, wanted, None, room_dc)
     held_back = np.where(by_room >= 0, by_room, held_back)
     slow = np.append(rate_dc < jump_dc, False)[held_back]
-    if np.isfinite(now.load_limit_watts).any():
+    if some(np.isfinite(now.load_limit_watts)):
         possible = np.minimum(now.highest_watts, now.expected_watts)
         counted = np.where(now.doubtful, now.highest_watts, possible)
         factor = load.gpu_factor * now.coincidence

@@ -11,6 +11,7 @@ import numpy as np
 from controller.controller_state import State
 from controller.guaranteed_case import GuaranteedCase, case_watts
 from controller.tick_values import Tick, Topology
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -33,11 +34,12 @@ def guaranteed_commands(
     if np.any((case.watts > state.load.rating_watts) & state.heard & topology.tree.enforce):
         wanted = _lowered(topology, state, case.fixed_nodes)
     held = tick.observations.gpu_guaranteed_watts
-    if (np.abs(held - wanted) < 0.5 * _READ_BACK_TOLERANCE_WATTS).all():
+    if every(np.abs(held - wanted) < 0.5 * _READ_BACK_TOLERANCE_WATTS):
         return np.zeros(topology.n_gpus)
     with np.errstate(invalid="ignore"):
         lower = held > wanted + _READ_BACK_TOLERANCE_WATTS
-        higher = (held < wanted - _READ_BACK_TOLERANCE_WATTS) & may_raise & ~lower.any()
+        higher = (held < wanted - _READ_BACK_TOLERANCE_WATTS) & may_raise
+        higher &= not some(lower)
     change = lower | higher | np.isnan(held)
     return np.where(change, wanted, 0.0)
 
@@ -53,7 +55,7 @@ def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatA
     for depth in range(int(depths.max(initial=0)), -1, -1):
         here = topology.tree.enforce & (depths == depth)
         over = here & (case_watts(topology, load, caps, fixed_nodes) > load.rating_watts)
-        if over.any():
+        if some(over):
             caps = _shed(topology, load, caps, over, fixed_nodes)
     return np.maximum(np.floor(caps), topology.min_limit_watts)
 

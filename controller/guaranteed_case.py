@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.tick_values import Observations, Topology
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
 
@@ -45,7 +46,7 @@ def guaranteed_case(
     fixed = unheld_nodes(topology, observed)
     caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     if before is not None and not (
-        (caps != before.caps_watts).any() or (fixed != before.fixed_nodes).any()
+        some(caps != before.caps_watts) or some(fixed != before.fixed_nodes)
     ):
         return before
     return GuaranteedCase(case_watts(topology, load, caps, fixed), fixed, caps)
@@ -55,7 +56,7 @@ def unheld_nodes(topology: Topology, observed: Observations) -> BoolArray:
     """Nodes that count at their default limits: unheard, no host unit, no actuator, (n_nodes,)."""
     unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
     fixed = (observed.node_received_ns < 0) | ~topology.node_host_unit
-    if unheld.any():
+    if some(unheld):
         fixed[topology.node_of_gpu[unheld]] = True
     return fixed
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.tick_values import PowerSettings
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -45,7 +46,7 @@ def spare_share(
         settings: Reaction time.
     """
     budget = load.tree.heat_budget
-    if not budget.any():
+    if not some(budget):
         return np.zeros(len(load.tree))
     left = np.where(base_watts >= load.rating_watts, budget - heat, 0.0)
     reaction = _DETECTION_SECONDS + settings.reaction_seconds

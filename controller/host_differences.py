@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from controller.board_sums import BOARD_SPANS
+from wattpack.masks import every
 from wattpack.power.board_trust import STALE_AFTER_SAME
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
@@ -194,7 +195,7 @@ class HostDifferences:
         span = self._of_least_variance(nodes)
         watts = self.watts[each, order, span[:, None]]
         long = self._spanned_ns(nodes, time_ns, watts) >= _LEAST_SPAN_NS
-        if not long.all():
+        if not every(long):
             watts = np.where(long[:, None], watts, self.watts[each, order, 0])
             long = self._spanned_ns(nodes, time_ns, watts) >= _LEAST_SPAN_NS
         here = kept & ~np.isnan(watts)

@@ -24,6 +24,7 @@ import numpy as np
 from controller.board_sums import BoardSums
 from controller.host_differences import HostDifferences, NewReadings
 from controller.tick_values import Observations, Topology
+from wattpack.masks import every
 from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
@@ -128,7 +129,7 @@ class HostDraws:
         time_ns = readings.time_ns[nodes]
         boards = self._boards.before(nodes, time_ns)
         paired = ~np.isnan(boards[:, 0])
-        if not paired.all():
+        if not every(paired):
             nodes, time_ns, boards = nodes[paired], time_ns[paired], boards[paired]
         watts = readings.watts[nodes]
         new = NewReadings(nodes, time_ns, watts, watts * efficiency[nodes], boards)

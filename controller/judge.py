@@ -37,6 +37,7 @@ from controller.picture import Picture
 from controller.raise_rate import RaiseRate
 from controller.recovery import restorable_watts
 from controller.tick_values import Band, Observations, Tick, Topology
+from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree, survivable_watts
 from wattpack.power.recent_highest import RecentHighest
@@ -179,7 +180,7 @@ def move_bands(
     wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
     short = situation.active & (picture.holding.held_watts < wanted)
     freed = situation
-    if topology.lockable_gpu.any():
+    if some(topology.lockable_gpu):
         locked = load.any_above_gpu(state.bands.band >= _CAPPING)
         unlocked = unlocked_draw(topology, situation.expected_watts, locked)
         freed = replace(situation, expected_watts=unlocked)
@@ -214,7 +215,7 @@ def move_bands(
 def enforced_situation(topology: Topology, situation: Situation) -> Situation:
     """The situation as the enforcing domains see it: those that only watch limit nothing."""
     enforce = topology.tree.enforce
-    if enforce.all():
+    if every(enforce):
         return situation
     return replace(
         situation,
@@ -230,7 +231,7 @@ def decide_caps(
     """What would be decided if every domain enforced, and what the enforcing domains decide."""
     enforce = tick.topology.tree.enforce
     decided = _decide_for(tick, state, situation, np.ones(len(enforce), dtype=np.bool_))
-    if enforce.all() or not enforce.any():
+    if every(enforce) or not some(enforce):
         return decided, decided
     return decided, _decide_for(tick, state, enforced, enforce)
 
@@ -248,11 +249,11 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     request = np.floor(wants.request_watts + 1e-6)
     same_rank = (ideal.cap_watts >= request) == (kept >= request)
     same_rank &= (ideal.cap_watts > wants.floor_watts) == (kept > wants.floor_watts)
-    if not ((near & same_rank) | ~now.active).all():
+    if not every((near & same_rank) | ~now.active):
         return ideal
     caps = np.where(now.active, kept, ideal.cap_watts)
     # Who is heard again was decided apart from its gang.
-    if (even_gangs(caps, wants.gang_kinds, now.active) != caps).any():
+    if some(even_gangs(caps, wants.gang_kinds, now.active) != caps):
         return ideal
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)
@@ -262,18 +263,18 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     ideal_counted = np.where(now.active, ideal.cap_watts, now.highest_watts)
     ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
     fits &= worst <= np.maximum(now.survivable_watts, ideal_worst) + 1e-6
-    if not fits.all() or _wastes(load, caps, ideal.cap_watts, now):
+    if not every(fits) or _wastes(load, caps, ideal.cap_watts, now):
         return ideal
     return replace(ideal, cap_watts=caps)
 
 
 def _wastes(load: LoadTree, kept: FloatArray, ideal: FloatArray, now: Situation) -> bool:
     """Whether kept caps of boards that no band holds leave watts unused that I2 would give."""
-    if not (ideal > kept).any():
+    if not some(ideal > kept):
         return False
     more = np.where(now.active & ~below_bands(load, now), ideal - kept, 0.0)
     unused = load.sum_gpus(more) * load.gpu_factor
-    return bool((unused > _KEEP_UNUSED_SHARE * load.rating_watts).any())
+    return some(unused > _KEEP_UNUSED_SHARE * load.rating_watts)
 
 
 def raise_permit(tick: Tick, state: State, draw_watts: FloatArray) -> Permit:
@@ -325,6 +326,6 @@ def _refused(free: BoolArray, stopped: CapReason) -> IntArray:
     soon = stopped is CapReason.NOT_CAPPED or stopped is CapReason.STARTING
     otherwise = CapReason.RAISE_RATE if stopped is CapReason.NOT_CAPPED else stopped
     refused = np.full(len(free), int(otherwise), dtype=np.int64)
-    if soon and not free.all():
+    if soon and not every(free):
         refused[~free] = CapReason.RECOVERING
     return refused

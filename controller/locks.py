@@ -10,6 +10,7 @@ import numpy as np
 
 from controller.lock_law import LockLaw, unknown_work
 from controller.tick_values import Topology
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
@@ -47,7 +48,7 @@ def lock_clocks(
     """
     sheds = topology.sheddable_gpu & (clock_share < 1.0)
     locks = (topology.lockable_gpu & topology.enforced_gpu) | sheds
-    if not locks.any():
+    if not some(locks):
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
     law, short = law_of(topology), load.any_above_gpu(held)
     for_cap = np.where(cap_watts < law.open_watts - 1.0, law.share_for(cap_watts), 1.0)
@@ -63,7 +64,7 @@ def lock_clocks(
 def most_drawn(topology: Topology) -> FloatArray:
     """What held GPUs count at: their requests, or their work at the full clock, (n_gpus,)."""
     locks = topology.lockable_gpu
-    if not locks.any():
+    if not some(locks):
         return topology.request_watts
     most = np.minimum(topology.request_watts, law_of(topology).open_watts)
     return np.where(locks, most, topology.request_watts)
@@ -76,7 +77,7 @@ def unlocked_draw(topology: Topology, draw_watts: FloatArray, short: BoolArray) 
     again.
     """
     held = topology.lockable_gpu & short & topology.enforced_gpu
-    if not held.any():
+    if not some(held):
         return draw_watts
     law = law_of(topology)
     return np.where(held, draw_watts / law.draw_share(law.free_share), draw_watts)

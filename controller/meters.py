@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.tick_values import Tick
+from wattpack.masks import some
 from wattpack.power.board_trust import STALE_AFTER_SAME
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
@@ -206,7 +207,7 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
     forgotten = min(seconds / _FORGOTTEN_AFTER_SECONDS, 1.0)
     unused = np.where(lesson.usable, 0.0, memory.unused_seconds + seconds)
     memory = replace(memory, unused_seconds=unused)
-    if not lesson.teaches.any():
+    if not some(lesson.teaches):
         share = memory.host_share
         share = np.where(lesson.usable, share, share + (1.0 - share) * forgotten)
         return replace(memory, host_share=share)

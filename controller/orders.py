@@ -17,6 +17,7 @@ from controller.locks import lock_clocks
 from controller.picture import Picture
 from controller.quiet import quieted
 from controller.tick_values import Commands, Tick
+from wattpack.masks import every
 from wattpack.power.domain_tree import BoolArray, FloatArray
 
 __all__ = ["Orders", "give_orders"]
@@ -105,7 +106,7 @@ def _answered(tick: Tick, picture: Picture) -> BoolArray:
 def _batch_caps(tick: Tick, state: State, picture: Picture, grants: Grants) -> FloatArray:
     """The caps of batches, also of what takes no part, (n_gpus,)."""
     part, caps = picture.holding.writable & state.trust.trusted, grants.cap_watts
-    if not part.all():
+    if not every(part):
         caps = np.where(part, caps, _careful(tick, picture, caps))
     return np.maximum(caps, tick.topology.min_limit_watts)
 

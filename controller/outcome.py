@@ -15,6 +15,7 @@ from controller.judgement import Judgement
 from controller.meters import shown_share
 from controller.reserve_feeds import reserve_missing
 from controller.tick_values import Band, Decisions, Tick, Transition
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["report"]
@@ -92,7 +93,7 @@ def _conditions(
     load, metered = j.state.load, j.picture.metered
     silent = ~j.picture.holding.fresh_node
     missing = (
-        load.sum_nodes(silent.astype(np.float64)) if silent.any() else np.zeros(len(load.tree))
+        load.sum_nodes(silent.astype(np.float64)) if some(silent) else np.zeros(len(load.tree))
     )
     holds = np.zeros((len(Condition), len(load.tree)), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
@@ -117,7 +118,7 @@ def _conditions(
 def _stale_boards(tick: Tick, j: Judgement) -> IntArray:
     """Boards directly below each domain whose readings are not believed, (n_domains,)."""
     stale = j.picture.stale_gpu
-    if not stale.any():
+    if not some(stale):
         return np.zeros(tick.topology.n_domains, dtype=np.int64)
     return np.bincount(tick.topology.domain_of_gpu[stale], minlength=tick.topology.n_domains)
 
@@ -125,7 +126,7 @@ def _stale_boards(tick: Tick, j: Judgement) -> IntArray:
 def _poisoned_nodes(tick: Tick) -> IntArray:
     """Servers directly below each domain whose epoch is ignored, (n_domains,)."""
     poisoned = tick.observations.poisoned_nodes
-    if not poisoned.any():
+    if not some(poisoned):
         return np.zeros(tick.topology.n_domains, dtype=np.int64)
     return np.bincount(tick.topology.domain_of_node[poisoned], minlength=tick.topology.n_domains)
 
@@ -162,7 +163,7 @@ def _alarm_changes(
     tick: Tick, j: Judgement, alarms: Alarms, band_watts: FloatArray
 ) -> Iterator[Transition]:
     changed = alarms.on != j.previous.alarms.on
-    if not changed.any():
+    if not some(changed):
         return
     texts = _texts(tick, j, band_watts)
     for condition in Condition:

@@ -47,6 +47,7 @@ from controller.meters import (
 )
 from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
 from controller.tick_values import Tick
+from wattpack.masks import every, some
 from wattpack.power.board_trust import judged
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
@@ -136,7 +137,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     if rows and tick.observations.gpu_gap_watts.size:
         heard = _told(tick, state, trust.trusted & ~stale, hosts)
         false, rows = reckoned_again(state.rated_load, rows, heard)
-        if false.any():
+        if some(false):
             heat = np.maximum(heat - np.where(state.heard, false, 0.0), 0.0)
             felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
     state = replace(
@@ -197,7 +198,7 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     memory, taken = take_meters(tick, load, state.meters, valid, read_then)
     meter, usable, new = taken.watts, taken.usable, taken.new
     shown = np.where(np.isnan(meter), 0.0, meter)
-    if (usable != valid).any():
+    if some(usable != valid):
         stamp = np.where(usable, stamps, tick.now_ns)
         change = changed_since(known.changes, stamp)
         then = read.known_watts - change.lagged_watts
@@ -244,7 +245,7 @@ def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
     unheard = tick.now_ns - tick.observations.node_received_ns > SILENCE_NS
     unheard |= ~known.fresh_node
     unread = unheard.take(load.node_of_gpu) | np.isnan(known.gpu_watts)
-    if not unheard.any() and not unread.any():
+    if not some(unheard) and not some(unread):
         return np.zeros(len(load.tree))
     boards = load.sum_gpus(np.where(unread, known.highest_watts * OVERSHOOT_RATIO, 0.0))
     hosts = load.sum_nodes(np.where(unheard, topology.node_worst_watts, 0.0))
@@ -288,7 +289,7 @@ def _heated(
     span_ns = (state.now_ns, tick.now_ns)
     heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
     heat = np.where(state.heard, heat, state.heat)
-    if picture.holding.fresh_node.all():
+    if every(picture.holding.fresh_node):
         return heat, memory, None
     silent = ~picture.holding.fresh_node.take(tick.topology.node_of_gpu)
     counted = np.where(silent, held * OVERSHOOT_RATIO, 0.0)
@@ -303,7 +304,7 @@ def _still_open(
     tick: Tick, rows: tuple[GapRow, ...], felt: FeltMemory, news: BoolArray
 ) -> tuple[GapRow, ...]:
     """Ticks with silent servers, without what meters have put right at this one."""
-    if not rows or not news.any():
+    if not rows or not some(news):
         return rows
     settled_ns = np.where(news, tick.observations.meter_time_ns, -1)
     begin_ns = np.maximum(settled_ns - SPEAKS_FOR_NS, felt.begins_ns[0])
@@ -346,7 +347,7 @@ def _held_by_silent(tick: Tick, highest_watts: FloatArray) -> FloatArray:
     settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
     expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
     expired &= observed.node_received_ns >= 0
-    if not expired.any():
+    if not some(expired):
         return highest_watts
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     # Where nothing is enforced nothing was leased, so nothing falls.
@@ -367,7 +368,7 @@ def _complete(
     One board off the bus must not end what a row learns. What it draws unseen counts as its
     servers' own draw where a meter teaches, so that this errs to the safe side.
     """
-    if fresh_node.all() and not unreadable.any():
+    if every(fresh_node) and not some(unreadable):
         return np.ones(len(load.tree), dtype=np.bool_)
     hidden = load.sum_gpus(np.where(unreadable, highest_watts * OVERSHOOT_RATIO, 0.0))
     hidden += load.sum_nodes(np.where(fresh_node, 0.0, tick.topology.node_worst_watts))

@@ -12,6 +12,7 @@ import numpy as np
 
 from controller.commitments import Commitments
 from controller.tick_values import Commands, Tick, Topology
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray
 
 __all__ = ["quieted"]
@@ -27,7 +28,7 @@ def quieted(tick: Tick, sent: Commitments, commands: Commands) -> Commands:
     topology, observed = tick.topology, tick.observations
     renew_ns = round(_RENEW_SHARE * tick.lease_ns)
     young = (sent.node_sent_ns >= 0) & (tick.now_ns - sent.node_sent_ns < renew_ns)
-    if not young.any():
+    if not some(young):
         return commands
     news = np.abs(commands.cap_watts - sent.node_caps_watts) > _SAME_WATTS
     news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
@@ -59,7 +60,7 @@ class RaiseRate:
         """
         rate_dc = self.paid_watts / load.gpu_factor
         slow = rate_dc < one_each
-        if not slow.any() or self.last_ns < 0:
+        if not some(slow) or self.last_ns < 0:
             return rate_dc
         needed_seconds = self._seconds_for(load, one_each)[slow]
         period_seconds = np.exp2(np.ceil(np.log2(needed_seconds)))
@@ -73,7 +74,7 @@ class RaiseRate:
 
     def saved_after(self, load: LoadTree, raised_watts: FloatArray) -> FloatArray:
         """For how much time nothing was raised, (n_domains,), once boards rise, (n_gpus,)."""
-        if not raised_watts.any():
+        if not some(raised_watts):
             return self.saved_seconds + self._seconds
         return self._saved_by_now(load) - self._seconds_for(load, load.sum_gpus(raised_watts))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.tick_values import Tick
+from wattpack.masks import some
 from wattpack.power.board_trust import (
     READING_WINDOW_NS,
     STALE_AFTER_SAME,
@@ -107,7 +108,7 @@ def _contradicted_ns(
 ) -> IntArray:
     watts, same = counted
     stands = same >= STALE_AFTER_SAME
-    if not stands.any():
+    if not some(stands):
         return np.full(len(same), -1, dtype=np.int64)
     since = np.where(stands, memory.contradicted_ns, -1)
     return np.where(stands & contradicted(watts, energy_mean), now_ns, since)

@@ -13,6 +13,7 @@ import numpy as np
 
 from controller.controller_state import State
 from controller.tick_values import Tick
+from wattpack.masks import every
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.units import NS_PER_SECOND
 
@@ -66,7 +67,7 @@ def _heard_share(tick: Tick, state: State, fresh_node: BoolArray) -> tuple[Float
     Servers that are off for good are in neither: they count at their most (I2).
     """
     load = state.load
-    if fresh_node.all():
+    if every(fresh_node):
         return np.ones(len(load.tree)), np.ones(len(load.tree), dtype=np.bool_)
     below, fresh = np.maximum(load.nodes_below, 1.0), load.sum_nodes(fresh_node.astype(np.float64))
     silent_ns = tick.now_ns - np.maximum(tick.observations.node_received_ns, state.first_ns)

@@ -37,6 +37,7 @@ from controller.standing import still_standing
 from controller.tick_values import Commands, Decisions, Tick
 from controller.unled_time import cool_told_heat
 from wattpack.errors import InputError
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
 
@@ -89,7 +90,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
 def _opened(tick: Tick, state: State) -> State:
     """The state with what this tick's epoch, feeds, budgets and leases say before anything."""
     memory, feeds = take_feeds(tick, state.load, state.feeds, state.now_ns)
-    if feeds.unseen_seconds.any():
+    if some(feeds.unseen_seconds):
         unseen = unseen_heat(state.load, state.available_watts, feeds, state.draw_watts)
         state = replace(state, heat=np.minimum(state.heat + unseen, 1.0))
     return replace(
@@ -108,7 +109,7 @@ def _shed(
 ) -> tuple[State, Situation]:
     """Clocks lowered where an enforcing domain draws too much, and what limits then leave."""
     base, load, topology = base_watts(state), state.load, tick.topology
-    if not topology.sheddable_gpu.any():
+    if not some(topology.sheddable_gpu):
         return state, now
     limits = enforced_situation(topology, now).load_limit_watts
     excess = np.where(np.isfinite(limits), (draw_watts - limits) / base, -np.inf)

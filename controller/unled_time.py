@@ -17,6 +17,7 @@ import numpy as np
 from controller.controller_state import State
 from controller.recovery import FRESH_TICKS
 from controller.tick_values import Tick
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.power.feasibility import NODES_AT_DEFAULT_SHARE
 from wattpack.units import NS_PER_SECOND
@@ -29,7 +30,7 @@ _WAIT_SECONDS = 10.0
 def cool_told_heat(tick: Tick, state: State) -> State:
     """The state with its told heat cooled once, as soon as nearly all servers have been heard."""
     told, observed = state.told_heat, tick.observations
-    if not told.any() or not observed.node_unanswered_ns.size:
+    if not some(told) or not observed.node_unanswered_ns.size:
         return state
     tree = state.load.tree
     # Only until our own first answers are servers asked for how long they had none.

@@ -14,6 +14,7 @@ from capacity.work_mix import CapCurve, cap_curve
 from controller.lock_law import LOWEST_CLOCK_SHARE
 from controller.membership import PodSpec
 from controller.seen_work import SeenWork
+from wattpack.masks import some
 from wattpack.power.domain_tree import FloatArray
 
 FREE_LOSS: Final = 0.01
@@ -97,7 +98,7 @@ class HeldWork:
         draws, speeds = self.locked
         binds = self.curve.draw_watts < self.open_watts - _BINDS_WATTS
         binds &= (self.curve.cap_watts >= self.knee_watts) & (self.curve.draw_watts >= draws[0])
-        if not binds.any():
+        if not some(binds):
             return True
         locked = np.interp(self.curve.draw_watts[binds], draws, speeds)
         return bool(locked.mean() > self.curve.speed[binds].mean() + FREE_LOSS)

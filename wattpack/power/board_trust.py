@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.energy_trust import (
     AGREES_WITHIN,
@@ -103,7 +104,7 @@ def judged(
     began_over_ns = np.where(memory.over_since_ns < 0, now_ns, memory.over_since_ns)
     over_since_ns = np.where(over, began_over_ns, -1)
     offends = over & (now_ns - over_since_ns >= OFFENDS_FOR_NS) & known
-    if caps_known_since_ns is not None and offends.any():
+    if caps_known_since_ns is not None and some(offends):
         unseen = over_since_ns < caps_known_since_ns + window_ns
         offends &= ~unseen | (now_ns - over_since_ns >= OFFENDS_FOR_NS + window_ns)
     calm = ~offends & ~np.isnan(energy_mean)
@@ -130,7 +131,7 @@ def stale_readings(
     """
     with np.errstate(invalid="ignore"):
         frozen = same_count >= STALE_AFTER_SAME
-        if frozen.any():
+        if some(frozen):
             frozen &= ~(np.abs(energy_mean - watts) <= _margin(watts))
         hidden = energy_mean > (1.0 + AGREES_WITHIN) * recent_watts + AGREES_WITHIN_WATTS
     return np.asarray(frozen | hidden)

@@ -18,6 +18,7 @@ import numpy as np
 
 from wattpack.compiled import AVAILABLE
 from wattpack.errors import SafetyError
+from wattpack.masks import some
 from wattpack.power.compiled_sums import sums_below, sums_below_some
 from wattpack.power.domain_tree import (
     BOARD_GAIN_SPREAD,
@@ -113,7 +114,7 @@ class LoadTree:
 
     def any_gpu_below(self, gpus: BoolArray) -> BoolArray:
         """Whether any GPU below each domain is marked, (n_gpus,) -> (n_domains,)."""
-        if not gpus.any():
+        if not some(gpus):
             return np.zeros(self._n, dtype=np.bool_)
         return np.asarray(self.sum_gpus(gpus.astype(np.float64)) > 0.0)
 
@@ -131,7 +132,7 @@ class LoadTree:
 
     def any_above_gpu(self, domains: BoolArray) -> BoolArray:
         """Whether any domain above each GPU is marked, (n_domains,) -> (n_gpus,)."""
-        if not domains.any():
+        if not some(domains):
             return np.zeros(self.n_gpus, dtype=np.bool_)
         marked = np.zeros(self._n + 1, dtype=np.bool_)
         marked[:-1] = domains
@@ -295,11 +296,11 @@ def size_guaranteed_caps(  # noqa: PLR0913 - all that I1 counts
     for _ in range(len(load.tree) + 1):
         common = _highest_common_level(load, case, level, free)
         level = np.where(free, common, level)
-        if common >= 1.0 or not free.any():
+        if common >= 1.0 or not some(free):
             break
         full = case(np.where(free, min(1.0, common + 1e-3), level)) > load.rating_watts
         held = free & load.any_above_gpu(full)
-        if not held.any():
+        if not some(held):
             break
         free &= ~held
     whole = np.floor(min_watts + span * level + 1e-9)

@@ -20,6 +20,7 @@ from wattpack.api.breaker_and_feeds import BreakerSpec, CurvePoint, Redundancy
 from wattpack.api.power_domain import Enforcement, PowerDomain, PowerDomainSpec
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
+from wattpack.masks import some
 from wattpack.power.domain_tree import (
     BreakerCurve,
     DomainTree,
@@ -327,7 +328,7 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
 
 def _reserve(specs: Sequence[PowerDomainSpec], rating_watts: FloatArray) -> ReserveFeeds | None:
     used = np.array([s.redundancy.use_reserve for s in specs], dtype=np.bool_)
-    if not used.any():
+    if not some(used):
         return None
     feeds = _floats(2 if s.redundancy.mode == "2N" else s.redundancy.feeds for s in specs)
     feed_watts = _floats(s.rating_watts for s in specs)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wattpack.masks import some
 from wattpack.power.domain_tree import BreakerCurve, FloatArray
 
 __all__ = ["RACK_THERMAL", "SWITCHBOARD_THERMAL", "CurveBank", "cold_points"]
@@ -46,7 +47,7 @@ class CurveBank:
     def trip_seconds(self, load_ratio: FloatArray) -> FloatArray:
         """Time to trip from heat 0 at a constant ratio, infinite up to ratio 1, (n_domains,)."""
         over = load_ratio > 1.0
-        if not over.any():
+        if not some(over):
             return np.full(len(load_ratio), np.inf)
         excess = np.maximum(np.square(load_ratio) - 1.0, 0.0)
         with np.errstate(divide="ignore"):
