@@ -255,7 +255,7 @@ def rating_after_feed_loss(rating_watts: float, redundancy: Redundancy) -> float
         rating_watts: Continuous rating of one feed.
         redundancy: How the domain is fed.
 
-    Source: docs/architecture.md, Words: L, after the loss of any single feed.
+    Source: docs/architecture.md, Words: L, after every loss that the redundancy declares.
     """
     if redundancy.mode != "KofN":
         return rating_watts
