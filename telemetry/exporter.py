@@ -242,6 +242,21 @@ def _node(state: NodeState) -> Iterator[Metric]:
         metric = GaugeMetricFamily(f"wattpack_node_{name}", text, labels=["node"])
         metric.add_metric([state.node], value)
         yield metric
+    for name, text, count in (
+        (
+            "emergency_cuts",
+            "Times that the agent cut its node because it drew more than the node's own limit.",
+            state.emergency_cuts,
+        ),
+        (
+            "refused_batches",
+            "Batches of leases that the agent or the actuator refused.",
+            state.refused_batches,
+        ),
+    ):
+        counter = CounterMetricFamily(f"wattpack_node_{name}", text, labels=["node"])
+        counter.add_metric([state.node], count)
+        yield counter
 
 
 def _implausible_epochs(state: NodeState) -> Metric:

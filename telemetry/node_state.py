@@ -41,6 +41,8 @@ class NodeState:
         now_ns: Of the agent's monotonic clock.
         actuator: None while the actuator does not answer.
         unidentified: How many devices the driver lists that do not answer at all.
+        emergency_cuts: How often the agent cut the node below its own limit since it began.
+        refused_batches: How many batches of leases it or the actuator refused since then.
     """
 
     node: str
@@ -50,6 +52,8 @@ class NodeState:
     attribution: Attribution = field(default_factory=Attribution)
     actuator: ActuatorStatus | None = None
     unidentified: int = 0
+    emergency_cuts: int = 0
+    refused_batches: int = 0
 
     def missing_share(self) -> float:
         """Share of the node's devices without a fresh reading, 0 to 1."""

@@ -121,9 +121,9 @@ class NodeAgent:
         self._described: frozenset[str] | None = None
         self._cut_ns: int | None = None
         self._actuator_status: ActuatorStatus | None = None
-        self.state = self._new_state(0)
         self.refused_batches = 0
         self.emergency_cuts = 0
+        self.state = self._new_state(0)
 
     @property
     def node(self) -> str:
@@ -250,6 +250,8 @@ class NodeAgent:
             self._attribution(),
             self._actuator_status,
             self.facts.unidentified,
+            self.emergency_cuts,
+            self.refused_batches,
         )
 
     def _hello(self) -> power_pb2.Hello:

@@ -97,6 +97,7 @@ def test_alerts_read_only_metrics_that_are_documented() -> None:
 #: Counters that no alert reads, and why nobody has to be woken or told.
 NOT_ALERTED = {
     "wattpack_domain_risk_windows_total": "the alert reads what they allow",
+    "wattpack_node_refused_batches_total": "ordinary where a leader changes",
     "wattpack_agent_handovers_total": "an ordinary step of every update",
     "wattpack_stream_certificate_renewals_total": "a renewal is ordinary",
     "wattpack_lease_batches_total": "work done",

@@ -112,6 +112,12 @@ def test_the_actuators_view_is_exported_while_it_answers() -> None:
     assert scrape(full_state())["wattpack_node_actuator_up"] == {(("node", "n0"),): 0.0}
 
 
+def test_what_the_agent_did_by_itself_is_counted() -> None:
+    metrics = scrape(full_state(emergency_cuts=2, refused_batches=3))
+    assert metrics["wattpack_node_emergency_cuts_total"] == {(("node", "n0"),): 2.0}
+    assert metrics["wattpack_node_refused_batches_total"] == {(("node", "n0"),): 3.0}
+
+
 def test_there_is_nothing_to_scrape_before_the_first_round() -> None:
     assert scrape(None) == {}
 

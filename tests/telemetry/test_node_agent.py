@@ -162,6 +162,7 @@ def test_a_node_above_its_own_limit_cuts_itself_at_once() -> None:
     assert sum(device.cap_watts or 0 for device in command.devices) + 200.0 < 1300.0
     assert agent.guard(SECOND + SECOND // 2) == ()
     assert len(agent.guard(2 * SECOND)) == 2
+    assert agent.sample(3 * SECOND).emergency_cuts == 2
 
 
 def test_the_guard_does_nothing_below_the_limit_or_before_any_lease() -> None:
