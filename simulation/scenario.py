@@ -144,11 +144,11 @@ class RowSettings(Settings):
     @model_validator(mode="after")
     def _feeds_are_ordered(self) -> Self:
         if self.redundancy == "KofN" and not self.required_feeds < self.feeds:
-            raise ValueError("required_feeds must be below feeds with KofN")
+            raise ValueError("required_feeds: fewer than feeds with KofN")
         if self.use_reserve and self.redundancy == "None":
-            raise ValueError("use_reserve needs redundancy 2N or KofN")
+            raise ValueError("use_reserve: false unless redundancy is 2N or KofN")
         if self.use_reserve and self.heat_budget_ratio > 0.0:
-            raise ValueError("use_reserve and heat_budget_ratio would spend the same heat")
+            raise ValueError("heat_budget_ratio: 0 beside use_reserve, which spends that heat")
         return self
 
     @property
@@ -248,9 +248,9 @@ class BatchSettings(Settings):
     @model_validator(mode="after")
     def _ranges_are_ordered(self) -> Self:
         if self.min_duration_seconds > self.max_duration_seconds:
-            raise ValueError("min_duration_seconds exceeds max_duration_seconds")
+            raise ValueError("min_duration_seconds: at most max_duration_seconds")
         if self.min_load_ratio > self.max_load_ratio:
-            raise ValueError("min_load_ratio exceeds max_load_ratio")
+            raise ValueError("min_load_ratio: at most max_load_ratio")
         return self
 
 
@@ -422,14 +422,14 @@ class Scenario(Settings):
             ]
         for work, name in used:
             if name not in names:
-                raise ValueError(f"{work}: priority_class {name!r} is not one of {names}")
+                raise ValueError(f"{work}.priority_class: one of {names}, {name!r} is none")
         if inference is not None:
             inference.require_servers(self.row.gpus_per_server, [g.count for g in self.row.groups])
         for service in self.services:
             if service.tensor_parallel > self.row.gpus_per_server:
-                raise ValueError(f"{service.name}: tensor_parallel exceeds gpus_per_server")
+                raise ValueError(f"{service.name}.tensor_parallel: at most gpus_per_server")
         if self.row.racks > self.row.servers:
-            raise ValueError("row.racks exceeds the number of servers")
+            raise ValueError("row.racks: at most the number of servers")
         return self
 
     @property
@@ -451,7 +451,7 @@ class Scenario(Settings):
 def _unique(what: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{what}: the name {name!r} is there twice")
+            raise ValueError(f"{what}: every name once, {name!r} is there twice")
 
 
 def load_scenario(path: Path | None = None, **overrides: object) -> Scenario:

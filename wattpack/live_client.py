@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.live_view import LiveView
+from wattpack.named_problems import named_problem
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["READ_ERRORS", "LiveClient", "cause_of", "parse_view"]
@@ -98,8 +99,9 @@ def parse_view(body: bytes) -> LiveView:
         return LiveView.model_validate_json(body, extra="ignore")
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "live"
-        raise InputError(field, f"a live view of this release ({first['msg']})") from error
+        named = named_problem(first)
+        expected = f"a live view of this release ({named.expected})"
+        raise InputError(named.field or "live", expected) from error
 
 
 def cause_of(error: Exception) -> str:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from wattpack.documents import parse_yaml, read_yaml
 from wattpack.errors import InputError
+from wattpack.named_problems import named_problem
 from wattpack.near_names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
@@ -108,16 +109,14 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
         problems = error.errors()
         unknown = [p for p in problems if p["type"] == "extra_forbidden"]
         first = (unknown or problems)[0]
-        place: tuple[object, ...] = first["loc"]
-        got = first.get("input")
+        field, told, got = named_problem(first)
         if first["type"] == _TRUTH:
-            place, got = (*place, first["ctx"]["name"]), first["ctx"]["value"]
-        field = ".".join(str(part) for part in place) or model.__name__
-        told = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            field = ".".join(filter(None, (field, first["ctx"]["name"])))
+            got = first["ctx"]["value"]
         expected = told[0].lower() + told[1:]
         if first["type"] == "extra_forbidden":
             expected = f"a known key{did_you_mean(str(first['loc'][-1]), _all_names(model))}"
-        raise InputError(field, expected, got, source) from error
+        raise InputError(field or model.__name__, expected, got, source) from error
 
 
 def _plain_types(annotation: object) -> set[object]:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from forecasting.events.planned_event import MAX_EVENTS, PlannedEvent, planned_event
 from wattpack.api.demand_forecast import ForecastEvent
 from wattpack.errors import InputError, read_from
+from wattpack.named_problems import named_problem
 
 REQUIRED: Final = ("name", "start", "end")
 NUMBERS: Final = ("factor", "added", "atLeast", "atMost")
@@ -77,10 +78,9 @@ def _event(line: int, header: list[str], row: list[str]) -> PlannedEvent:
     try:
         event = ForecastEvent.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join([place, *(str(part) for part in first["loc"])])
-        expected = str(first["msg"]).removeprefix("Input should be ")
-        raise InputError(field, expected, first.get("input")) from error
+        named = named_problem(error.errors()[0])
+        field = ".".join(filter(None, (place, named.field)))
+        raise InputError(field, named.expected, named.got) from error
     return planned_event(event, series, place)
 
 

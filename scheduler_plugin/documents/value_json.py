@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from scheduler_plugin.documents.value import PRINTABLE
 from wattpack.errors import InputError
+from wattpack.named_problems import named_problem
 from wattpack.near_names import one_of
 
 __all__ = ["named_error", "parse_value"]
@@ -58,10 +59,7 @@ def named_error(
     if first["type"] == "json_invalid":
         return InputError("document", "valid JSON", message.removeprefix("Invalid JSON: "), source)
     if first["type"] == "value_error":
-        message = message.removeprefix("Value error, ")
-        named, _, rest = message.partition(": ")
-        if rest and " " not in named:
-            field, message = ".".join(filter(None, (field, named))), rest
+        field, message, _ = named_problem(first)
     elif first["type"] == "extra_forbidden":
         known = _keys(model, place[:-1])
         message = one_of(place[-1], known) if known else "a known key"

@@ -102,13 +102,13 @@ def _forecast(target: dict[str, Any] | None = None, **spec: Any) -> dict[str, An
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("no spec", {"kind": "PowerDomain"}, "spec"),
-    ("a domain in kilowatts", _forecast({"unit": "kW"}), "series is watts"),
+    ("a domain in kilowatts", _forecast({"unit": "kW"}), "unit: watts"),
     ("no series", _forecast({"series": ""}), "series"),
     ("overlong series", _forecast({"series": "x" * 4097}), "series"),
     ("too many steps", _forecast(horizonSeconds=604800, stepSeconds=60), "over 1024 steps"),
     ("a level beyond all that are computed", _forecast(levels=[0.5, 0.9999]), "levels"),
     ("a ceiling of nothing", _forecast(ceilingWatts=0), "ceilingWatts"),
-    ("curve without points", _domain(breaker={"curve": "Points"}), "points are needed"),
+    ("curve without points", _domain(breaker={"curve": "Points"}), "points: at least one"),
     (
         "points that fall",
         _domain(
@@ -120,7 +120,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
                 ],
             }
         ),
-        "must rise in loadRatio",
+        "rising loadRatio",
     ),
     (
         "points twice at one ratio",
@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
                 ],
             }
         ),
-        "must rise in loadRatio",
+        "rising loadRatio",
     ),
     (
         "all feeds required",
@@ -143,7 +143,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "window of no length",
         _domain(budgets=[{"start": "10:00", "end": "10:00", "budgetWatts": 1}]),
-        "end must come after start",
+        "end: a time after start",
     ),
     (
         "window that ends before it starts",
@@ -156,17 +156,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
                 }
             ]
         ),
-        "end must come after start",
+        "end: a time after start",
     ),
     (
         "window half daily",
         _domain(budgets=[{"start": "10:00", "end": "2030-01-01T00:00:00Z", "budgetWatts": 1}]),
-        "both be times of day",
+        "both times of day",
     ),
     (
         "idle above worst",
         _domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
-        "idleWatts must not exceed",
+        "idleWatts: at most",
     ),
     (
         "a line without a slope",
@@ -181,7 +181,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "at rest above worst",
         _domain(nonGpuPerNode={"worstWatts": 2, "worstAtRestWatts": 3, "wattsPerGpuWatt": 0.1}),
-        "worstAtRestWatts must not exceed",
+        "worstAtRestWatts: at most",
     ),
     ("no target", _override(target={}), "exactly one of"),
     ("two targets", _override(target={"node": "a", "domain": "b"}), "exactly one of"),
@@ -189,7 +189,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "a node object of another node",
         {"kind": "GpuNode", "spec": {"nodeName": "other"}},
-        "must be metadata.name",
+        "the same as metadata.name",
     ),
     (
         "a fraction above one",

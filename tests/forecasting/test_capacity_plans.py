@@ -388,7 +388,7 @@ class TestForecasts:
 
     def test_a_risk_and_prices_together_are_refused(self, world: World) -> None:
         both = {"name": "rate", "risk": 0.05, "prices": {"capacity": 1, "unserved": 3}}
-        with pytest.raises(InvalidError, match="risk or prices"):
+        with pytest.raises(InvalidError, match="prices: expected none beside risk"):
             world.ask(buckets=[FORECAST_BUCKET | {"forecast": both}])
 
     def test_steps_below_five_percent_add_up(self, world: World) -> None:

@@ -241,8 +241,11 @@ def test_the_steps_cover_the_horizon(horizon: int, step: int, steps: int) -> Non
         ({"levels": []}, "levels"),
         ({"target": {"series": ""}}, "series"),
         ({"horizonSeconds": -1}, "horizonSeconds"),
-        ({"horizonSeconds": 604800, "stepSeconds": 60}, "horizonSeconds is over 1024 steps"),
-        ({"target": {"powerDomain": "row", "series": "s", "unit": "kW"}}, "series is watts"),
+        (
+            {"horizonSeconds": 604800, "stepSeconds": 60},
+            "horizonSeconds: expected at most 1024 steps",
+        ),
+        ({"target": {"powerDomain": "row", "series": "s", "unit": "kW"}}, "unit: expected watts"),
         ({"ceilingWatts": 0}, "ceilingWatts"),
     ],
 )

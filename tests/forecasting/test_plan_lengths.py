@@ -153,12 +153,12 @@ def test_who_does_not_ask_is_planned_as_stated() -> None:
     [
         (
             {"buckets": [{**_bucket(), "outputTokens": None}]},
-            "forecast.tellsOutputTokens needs outputTokens",
+            "outputTokens: expected a value",
         ),
-        ({"serving": None, "shapes": [shape()]}, "forecast.tellsOutputTokens needs serving"),
+        ({"serving": None, "shapes": [shape()]}, "serving: expected a model"),
         (
             {"graphs": [{"name": "a", "calls": {"chat": 1}, "forecast": _bucket()["forecast"]}]},
-            "forecast.tellsOutputTokens is of buckets",
+            "forecast.tellsOutputTokens: expected false",
         ),
         ({"buckets": [_bucket(tellsOutputTokens="often")]}, "tellsOutputTokens"),
     ],

@@ -176,7 +176,7 @@ def test_a_status_of_nonsense_or_of_another_spec_tells_no_lengths(changes: JsonO
     [
         ({"rate": 2.0, "tokenRate": 800.0}, True, "rate or tokenRate, one of both"),
         ({"risk": 0.1}, True, "rate or tokenRate, one of both"),
-        ({"tokenRate": 800.0}, False, "replicas.tokenRate needs tokens"),
+        ({"tokenRate": 800.0}, False, "replicas.tokenRate: expected none"),
         ({"tokenRate": 0.0}, True, "tokenRate"),
         ({"tokenRate": "many"}, True, "tokenRate"),
     ],

@@ -93,36 +93,41 @@ def test_every_kind_has_an_example() -> None:
         (PowerDomain, domain(ratingWatts=1e12), "spec.ratingWatts"),
         (PowerDomain, domain(ratingKilowatts=1), "spec.ratingKilowatts"),
         (PowerDomain, domain(enforcement="enforce"), "spec.enforcement"),
-        (PowerDomain, domain(breaker={"curve": "Points"}), "spec.breaker"),
+        (PowerDomain, domain(breaker={"curve": "Points"}), "spec.breaker.points"),
         (
             PowerDomain,
             domain(redundancy={"mode": "KofN", "feeds": 2, "requiredFeeds": 2}),
-            "spec.redundancy",
+            "spec.redundancy.requiredFeeds",
         ),
-        (PowerDomain, domain(breaker={"heatBudgetRatio": 0.1}), "spec.breaker"),
+        (PowerDomain, domain(breaker={"heatBudgetRatio": 0.1}), "spec.breaker.heatBudgetRatio"),
         (
             PowerDomain,
             domain(breaker={"heatBudgetRatio": 0.1, "hundredPercentRated": True}),
-            "spec.breaker",
+            "spec.breaker.heatBudgetRatio",
         ),
         (
             PowerDomain,
             domain(breaker={**SITE_BREAKER, "hundredPercentRated": False}),
-            "spec.breaker",
+            "spec.breaker.heatBudgetRatio",
         ),
         (
             PowerDomain,
             domain(breaker={**SITE_BREAKER, "heatBudgetRatio": 0.3}),
             "spec.breaker.heatBudgetRatio",
         ),
-        (PowerDomain, domain(redundancy={"mode": "2N", "useReserve": True}), "spec.redundancy"),
-        (PowerDomain, domain(redundancy={**RESERVE, "mode": "None"}), "spec.redundancy"),
-        (PowerDomain, domain(redundancy={**RESERVE, "overloadCurve": []}), "spec.redundancy"),
-        (PowerDomain, domain(redundancy={**RESERVE, "feedShare": None}), "spec.redundancy"),
+        *[
+            (PowerDomain, domain(redundancy=redundancy), "spec.redundancy.useReserve")
+            for redundancy in (
+                {"mode": "2N", "useReserve": True},
+                {**RESERVE, "mode": "None"},
+                {**RESERVE, "overloadCurve": []},
+                {**RESERVE, "feedShare": None},
+            )
+        ],
         (
             PowerDomain,
             domain(redundancy={**RESERVE, "overloadCurve": RESERVE["overloadCurve"][::-1]}),
-            "spec.redundancy",
+            "spec.redundancy.overloadCurve",
         ),
         (
             PowerDomain,
@@ -134,23 +139,27 @@ def test_every_kind_has_an_example() -> None:
             ),
             "spec.redundancy.feedShare.maxAgeSeconds",
         ),
-        (PowerDomain, domain(breaker=SITE_BREAKER, redundancy=RESERVE), "spec"),
+        (
+            PowerDomain,
+            domain(breaker=SITE_BREAKER, redundancy=RESERVE),
+            "spec.breaker.heatBudgetRatio",
+        ),
         (
             PowerDomain,
             domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
-            "spec.nonGpuPerNode",
+            "spec.nonGpuPerNode.idleWatts",
         ),
         *[
             (
                 PowerDomain,
                 domain(nonGpuPerNode={"worstWatts": 3000, "idleWatts": 1000, **line}),
-                "spec.nonGpuPerNode",
+                f"spec.nonGpuPerNode.{key}",
             )
-            for line in (
-                {"worstAtRestWatts": 2000},
-                {"wattsPerGpuWatt": 0.1},
-                {"worstAtRestWatts": 3001, "wattsPerGpuWatt": 0.1},
-                {"worstAtRestWatts": 999, "wattsPerGpuWatt": 0.1},
+            for line, key in (
+                ({"worstAtRestWatts": 2000}, "wattsPerGpuWatt"),
+                ({"wattsPerGpuWatt": 0.1}, "worstAtRestWatts"),
+                ({"worstAtRestWatts": 3001, "wattsPerGpuWatt": 0.1}, "worstAtRestWatts"),
+                ({"worstAtRestWatts": 999, "wattsPerGpuWatt": 0.1}, "worstAtRestWatts"),
             )
         ],
         (
@@ -161,7 +170,7 @@ def test_every_kind_has_an_example() -> None:
         (
             PowerDomain,
             domain(budgets=[{"start": "10:00", "end": "10:00", "budgetWatts": 1}]),
-            "spec.budgets.0",
+            "spec.budgets.0.end",
         ),
         (PowerDomain, {"metadata": {"name": "row"}}, "spec"),
         (PowerDomain, {**domain(), "kind": "PowerPolicy"}, "kind"),
@@ -171,7 +180,7 @@ def test_every_kind_has_an_example() -> None:
         (PowerOverride, override(target={"node": "a", "domain": "b"}), "spec.target"),
         (PowerOverride, override(expiresAt="tomorrow"), "spec.expiresAt"),
         (PowerPolicy, {"spec": {"priority": 1.5}}, "spec.priority"),
-        (GpuNode, {"metadata": {"name": "a"}, "spec": {"nodeName": "b"}}, "spec"),
+        (GpuNode, {"metadata": {"name": "a"}, "spec": {"nodeName": "b"}}, "spec.nodeName"),
     ],
 )
 def test_wrong_input_is_refused_and_the_field_is_named(
@@ -262,18 +271,19 @@ def test_validators_have_cel_rules_beside_them() -> None:
         for rule in node.get("x-kubernetes-validations", ())
     }
     assert {
-        "points are needed with curve Points and only there",
-        "points must rise in loadRatio and fall in tripSeconds",
-        "requiredFeeds must be below feeds with KofN",
-        "overloadCurve must rise in loadRatio and fall in tripSeconds",
-        "useReserve needs mode 2N or KofN, overloadCurve (what a feed's UPS and transformer bear) "
-        "and feedShare (how a lost feed is seen)",
-        "heatBudgetRatio needs hundredPercentRated and curve Points: a published fit is no site's "
-        "curve",
-        "breaker.heatBudgetRatio and redundancy.useReserve would spend the same heat: give one",
+        "points: at least one with curve Points, none with a named curve",
+        "points: rising loadRatio and falling tripSeconds",
+        "requiredFeeds: fewer than feeds with KofN",
+        "overloadCurve: rising loadRatio and falling tripSeconds",
+        "useReserve: false unless there are mode 2N or KofN, overloadCurve (what a feed's UPS and "
+        "transformer bear) and feedShare (how a lost feed is seen)",
+        "heatBudgetRatio: 0 unless hundredPercentRated and curve Points are given, since a "
+        "published fit is no site's curve",
+        "breaker.heatBudgetRatio: 0 beside redundancy.useReserve, since both would spend the same "
+        "heat (give one)",
         "exactly one of domain, node, gpuUuid",
-        "end must come after start",
-        "spec.nodeName must be metadata.name",
+        "end: a time after start",
+        "spec.nodeName: the same as metadata.name",
     } <= rules
 
 

@@ -22,9 +22,13 @@ class CurvePoint(ApiModel):
     ]
 
 
+_POINTS_FIT = "points: at least one with curve Points, none with a named curve"
 _HEAT_BUDGET_NEEDS = (
-    "heatBudgetRatio needs hundredPercentRated and curve Points: a published fit is no site's curve"
+    "heatBudgetRatio: 0 unless hundredPercentRated and curve Points are given, since a published "
+    "fit is no site's curve"
 )
+_FEWER_THAN_FEEDS = "requiredFeeds: fewer than feeds with KofN"
+_RISE_AND_FALL = "{}: rising loadRatio and falling tripSeconds"
 
 
 def _rises_and_falls(field: str) -> CelRule:
@@ -35,14 +39,14 @@ def _rises_and_falls(field: str) -> CelRule:
         f" && {points}.all(p, {points}.exists_one(q, q.loadRatio == p.loadRatio))"
         f" && {points}.all(p, {points}.all(q,"
         " p.loadRatio >= q.loadRatio || p.tripSeconds > q.tripSeconds)))",
-        f"{field} must rise in loadRatio and fall in tripSeconds",
+        _RISE_AND_FALL.format(field),
     )
 
 
 def _require_rise_and_fall(field: str, points: Sequence[CurvePoint]) -> None:
     pairs = [(p.load_ratio, p.trip_seconds) for p in points]
     if any(a[0] >= b[0] or a[1] <= b[1] for a, b in pairwise(pairs)):
-        raise ValueError(f"{field} must rise in loadRatio and fall in tripSeconds")
+        raise ValueError(_RISE_AND_FALL.format(field))
 
 
 class BreakerSpec(ApiModel):
@@ -85,7 +89,7 @@ class BreakerSpec(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "(self.curve == 'Points') == (has(self.points) && self.points.size() > 0)",
-            "points are needed with curve Points and only there",
+            _POINTS_FIT,
         ),
         _rises_and_falls("points"),
         CelRule(
@@ -98,7 +102,7 @@ class BreakerSpec(ApiModel):
     @model_validator(mode="after")
     def _points_fit_the_curve(self) -> Self:
         if (self.curve == "Points") != bool(self.points):
-            raise ValueError("points are needed with curve Points and only there")
+            raise ValueError(_POINTS_FIT)
         _require_rise_and_fall("points", self.points)
         return self
 
@@ -135,8 +139,8 @@ class FeedShareSpec(ApiModel):
 
 
 _RESERVE_NEEDS = (
-    "useReserve needs mode 2N or KofN, overloadCurve (what a feed's UPS and transformer bear) and "
-    "feedShare (how a lost feed is seen)"
+    "useReserve: false unless there are mode 2N or KofN, overloadCurve (what a feed's UPS and "
+    "transformer bear) and feedShare (how a lost feed is seen)"
 )
 
 
@@ -179,7 +183,7 @@ class Redundancy(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "self.mode != 'KofN' || self.requiredFeeds < self.feeds",
-            "requiredFeeds must be below feeds with KofN",
+            _FEWER_THAN_FEEDS,
         ),
         _rises_and_falls("overloadCurve"),
         CelRule(
@@ -192,7 +196,7 @@ class Redundancy(ApiModel):
     @model_validator(mode="after")
     def _counts_fit_the_mode(self) -> Self:
         if self.mode == "KofN" and not self.required_feeds < self.feeds:
-            raise ValueError("requiredFeeds must be below feeds with KofN")
+            raise ValueError(_FEWER_THAN_FEEDS)
         return self
 
     @model_validator(mode="after")

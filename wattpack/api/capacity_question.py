@@ -113,14 +113,14 @@ class BucketSpec(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             f"!{TELLS_LENGTHS.format('self')} || has(self.outputTokens)",
-            "forecast.tellsOutputTokens needs outputTokens",
+            "outputTokens: a value beside forecast.tellsOutputTokens",
         ),
     )
 
     @model_validator(mode="after")
     def _has_a_length_until_one_is_told(self) -> Self:
         if self.follows_lengths and self.output_tokens is None:
-            raise ValueError("forecast.tellsOutputTokens needs outputTokens")
+            raise ValueError("outputTokens: a value beside forecast.tellsOutputTokens")
         return self
 
     @property
@@ -147,13 +147,16 @@ class CallGraphSpec(ApiModel):
     ]
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule(f"!{TELLS_LENGTHS.format('self')}", "forecast.tellsOutputTokens is of buckets"),
+        CelRule(
+            f"!{TELLS_LENGTHS.format('self')}",
+            "forecast.tellsOutputTokens: false, since only buckets follow lengths",
+        ),
     )
 
     @model_validator(mode="after")
     def _calls_have_their_own_lengths(self) -> Self:
         if self.forecast is not None and self.forecast.tells_output_tokens:
-            raise ValueError("forecast.tellsOutputTokens is of buckets")
+            raise ValueError("forecast.tellsOutputTokens: false, since only buckets follow lengths")
         return self
 
 
@@ -342,7 +345,7 @@ class CapacityPlanSpec(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             f"has(self.serving) || !self.buckets.exists(b, {TELLS_LENGTHS.format('b')})",
-            "forecast.tellsOutputTokens needs serving: given rates are of one length",
+            "serving: a model, since given rates are of one length (forecast.tellsOutputTokens)",
         ),
     )
 
@@ -350,6 +353,6 @@ class CapacityPlanSpec(ApiModel):
     def _rates_can_follow_lengths(self) -> Self:
         if self.serving is None and any(bucket.follows_lengths for bucket in self.buckets):
             raise ValueError(
-                "forecast.tellsOutputTokens needs serving: given rates are of one length"
+                "serving: a model, since given rates are of one length (forecast.tellsOutputTokens)"
             )
         return self

@@ -86,14 +86,14 @@ class ForecastEvent(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "!has(self.atLeast) || !has(self.atMost) || self.atLeast <= self.atMost",
-            "atLeast exceeds atMost",
+            "atLeast: at most the value of atMost",
         ),
     )
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError("atLeast exceeds atMost")
+            raise ValueError("atLeast: at most the value of atMost")
         return self
 
 
@@ -143,44 +143,49 @@ class DemandForecastSpec(ApiModel):
     ] = None
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds exceeds horizonSeconds"),
+        CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds: at most horizonSeconds"),
         CelRule(
             f"self.horizonSeconds / self.stepSeconds <= {MAX_FORECAST_STEPS}",
-            f"horizonSeconds is over {MAX_FORECAST_STEPS} steps",
+            f"horizonSeconds: at most {MAX_FORECAST_STEPS} steps of stepSeconds",
         ),
         CelRule(
             "self.levels.isSorted() && self.levels.all(x, self.levels.exists_one(y, y == x))",
-            "levels must rise strictly",
+            "levels: values that rise strictly",
         ),
         CelRule(
-            "has(self.target.powerDomain) || "
-            "(!has(self.heldSeries) && (!has(self.load) || self.load.size() == 0))",
-            "load and heldSeries are of a powerDomain",
+            "has(self.target.powerDomain) || !has(self.load) || self.load.size() == 0",
+            "load: none unless the target is a powerDomain",
         ),
         CelRule(
-            "!(has(self.target.powerDomain) && has(self.tokens))", "tokens are not of a powerDomain"
+            "has(self.target.powerDomain) || !has(self.heldSeries)",
+            "heldSeries: none unless the target is a powerDomain",
+        ),
+        CelRule(
+            "!(has(self.target.powerDomain) && has(self.tokens))", "tokens: none of a powerDomain"
         ),
         CelRule(
             "!has(self.replicas) || !has(self.replicas.tokenRate) || has(self.tokens)",
-            "replicas.tokenRate needs tokens",
+            "replicas.tokenRate: none without tokens",
         ),
     )
 
     @model_validator(mode="after")
     def _steps_fit_and_levels_rise(self) -> Self:
         if self.step_seconds > self.horizon_seconds:
-            raise ValueError("stepSeconds exceeds horizonSeconds")
+            raise ValueError("stepSeconds: at most horizonSeconds")
         if self.horizon_seconds // self.step_seconds > MAX_FORECAST_STEPS:
-            raise ValueError(f"horizonSeconds is over {MAX_FORECAST_STEPS} steps")
+            raise ValueError(f"horizonSeconds: at most {MAX_FORECAST_STEPS} steps of stepSeconds")
         if any(a >= b for a, b in pairwise(self.levels)):
-            raise ValueError("levels must rise strictly")
+            raise ValueError("levels: values that rise strictly")
         is_domain = self.target.power_domain is not None
-        if not is_domain and (self.load or self.held_series):
-            raise ValueError("load and heldSeries are of a powerDomain")
+        if not is_domain and self.load:
+            raise ValueError("load: none unless the target is a powerDomain")
+        if not is_domain and self.held_series:
+            raise ValueError("heldSeries: none unless the target is a powerDomain")
         if is_domain and self.tokens:
-            raise ValueError("tokens are not of a powerDomain")
+            raise ValueError("tokens: none of a powerDomain")
         if self.replicas is not None and self.replicas.token_rate is not None and not self.tokens:
-            raise ValueError("replicas.tokenRate needs tokens")
+            raise ValueError("replicas.tokenRate: none without tokens")
         return self
 
 

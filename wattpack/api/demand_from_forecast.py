@@ -75,13 +75,13 @@ class ForecastOfDemand(ApiModel):
     ] = False
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("!(has(self.risk) && has(self.prices))", "risk or prices"),
+        CelRule("!(has(self.risk) && has(self.prices))", "prices: none beside risk"),
     )
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
         if self.risk is not None and self.prices is not None:
-            raise ValueError("risk or prices")
+            raise ValueError("prices: none beside risk")
         return self
 
     @property

@@ -86,11 +86,11 @@ class ReplicaRule(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("has(self.rate) != has(self.tokenRate)", "rate or tokenRate, one of both"),
         CelRule(
-            "!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice, not both"
+            "!(has(self.risk) && has(self.violationPrice))", "violationPrice: none beside risk"
         ),
         CelRule(
             "!has(self.most) || (has(self.least) ? self.least : 1) <= self.most",
-            "least exceeds most",
+            "most: at least the value of least",
         ),
     )
 
@@ -99,9 +99,9 @@ class ReplicaRule(ApiModel):
         if (self.rate is None) == (self.token_rate is None):
             raise ValueError("rate or tokenRate, one of both")
         if self.risk is not None and self.violation_price is not None:
-            raise ValueError("risk or violationPrice, not both")
+            raise ValueError("violationPrice: none beside risk")
         if self.least > self.most:
-            raise ValueError("least exceeds most")
+            raise ValueError("most: at least the value of least")
         return self
 
     @property

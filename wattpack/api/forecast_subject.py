@@ -35,20 +35,20 @@ class ForecastTarget(ApiModel):
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
-            "!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload, not both"
+            "!(has(self.powerDomain) && has(self.workload))", "workload: none beside powerDomain"
         ),
         CelRule(
             "!has(self.powerDomain) || self.unit == 'watts' || self.unit == 'W'",
-            "the unit of a powerDomain's series is watts",
+            "unit: watts or W, since the series is of a powerDomain",
         ),
     )
 
     @model_validator(mode="after")
     def _one_target_and_a_domain_in_watts(self) -> Self:
         if self.power_domain is not None and self.workload is not None:
-            raise ValueError("powerDomain or workload, not both")
+            raise ValueError("workload: none beside powerDomain")
         if self.power_domain is not None and self.unit not in WATT_UNITS:
-            raise ValueError("the unit of a powerDomain's series is watts")
+            raise ValueError("unit: watts or W, since the series is of a powerDomain")
         return self
 
 

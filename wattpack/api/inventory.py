@@ -103,7 +103,9 @@ class GpuNode(ApiObject):
         ),
     )
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule("self.metadata.name == self.spec.nodeName", "spec.nodeName must be metadata.name"),
+        CelRule(
+            "self.metadata.name == self.spec.nodeName", "spec.nodeName: the same as metadata.name"
+        ),
     )
     spec: Annotated[GpuNodeSpec, Field(description="Written once by the node's agent")]
     status: Annotated[GpuNodeStatus, Field(description="Health and caps, by the agent")] = (
@@ -113,7 +115,7 @@ class GpuNode(ApiObject):
     @model_validator(mode="after")
     def _named_like_its_node(self) -> Self:
         if self.name and self.name != self.spec.node_name:
-            raise ValueError("spec.nodeName must be metadata.name")
+            raise ValueError("spec.nodeName: the same as metadata.name")
         return self
 
 
@@ -151,22 +153,20 @@ class KernelClassSpec(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "self.capFractions.size() == self.throughputFractions.size()",
-            "throughputFractions needs one value for each of capFractions",
+            "throughputFractions: one value for each of capFractions",
         ),
-        CelRule("self.capFractions.isSorted()", "capFractions must rise"),
-        CelRule(
-            "self.powerP50Watts <= self.powerP95Watts", "powerP50Watts is not above powerP95Watts"
-        ),
+        CelRule("self.capFractions.isSorted()", "capFractions: values that rise"),
+        CelRule("self.powerP50Watts <= self.powerP95Watts", "powerP50Watts: at most powerP95Watts"),
     )
 
     @model_validator(mode="after")
     def _the_map_is_one(self) -> Self:
         if len(self.cap_fractions) != len(self.throughput_fractions):
-            raise ValueError("throughputFractions needs one value for each of capFractions")
+            raise ValueError("throughputFractions: one value for each of capFractions")
         if any(a > b for a, b in pairwise(self.cap_fractions)):
-            raise ValueError("capFractions must rise")
+            raise ValueError("capFractions: values that rise")
         if self.power_p50_watts > self.power_p95_watts:
-            raise ValueError("powerP50Watts is not above powerP95Watts")
+            raise ValueError("powerP50Watts: at most powerP95Watts")
         return self
 
 
@@ -213,7 +213,7 @@ class GPUProfileSpec(ApiModel):
         CelRule(
             "self.minLimitWatts <= self.defaultLimitWatts"
             " && self.defaultLimitWatts <= self.maxLimitWatts",
-            "minLimitWatts <= defaultLimitWatts <= maxLimitWatts",
+            "defaultLimitWatts: between minLimitWatts and maxLimitWatts",
         ),
         CelRule("self.model == oldSelf.model", "model cannot be changed; make a new profile"),
     )
@@ -221,7 +221,7 @@ class GPUProfileSpec(ApiModel):
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:
         if not self.min_limit_watts <= self.default_limit_watts <= self.max_limit_watts:
-            raise ValueError("minLimitWatts <= defaultLimitWatts <= maxLimitWatts")
+            raise ValueError("defaultLimitWatts: between minLimitWatts and maxLimitWatts")
         return self
 
 

@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema
 
 from wattpack.errors import InputError
 from wattpack.kube.port import Resource
+from wattpack.named_problems import named_problem
 
 GROUP = "wattpack.io"
 VERSION = "v1alpha1"
@@ -57,7 +58,8 @@ class CelRule:
 
     Attributes:
         rule: CEL over ``self`` (and ``oldSelf`` for a rule about changes).
-        message: What the user reads when it is false.
+        message: What the user reads when it is false, as ``named_problem`` takes it: the field that
+            is to change, a colon, what was expected.
     """
 
     rule: str
@@ -169,14 +171,13 @@ def _refused(error: ValidationError, source: str) -> InputError:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     first = (unknown or problems)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "spec"
+    named = named_problem(first)
+    field = named.field or "spec"
     if unknown:
         return InputError(field, "a known field", first["loc"][-1], source)
     if first["type"] == "missing":
         return InputError(field, "a value", None, source)
-    return InputError(
-        field, first["msg"].removeprefix("Input should be "), first.get("input"), source
-    )
+    return InputError(field, named.expected, named.got, source)
 
 
 class ApiObject(_WithCelRules):

@@ -55,6 +55,10 @@ class MemberSpec(ApiModel):
     ] = []
 
 
+_SLOPE = "wattsPerGpuWatt: above 0 beside worstAtRestWatts (give both or neither)"
+_AT_REST = "worstAtRestWatts: a value beside wattsPerGpuWatt (give both or neither)"
+
+
 class NonGpuLoad(ApiModel):
     """Worst and idle draw of one server without its GPUs (fans at maximum, CPUs, NICs)."""
 
@@ -78,35 +82,40 @@ class NonGpuLoad(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "!has(self.idleWatts) || self.idleWatts <= self.worstWatts",
-            "idleWatts must not exceed worstWatts",
+            "idleWatts: at most worstWatts",
         ),
         CelRule(
             "!has(self.worstAtRestWatts) || self.worstAtRestWatts <= self.worstWatts",
-            "worstAtRestWatts must not exceed worstWatts",
+            "worstAtRestWatts: at most worstWatts",
         ),
         CelRule(
             "!has(self.idleWatts) || !has(self.worstAtRestWatts)"
             " || self.idleWatts <= self.worstAtRestWatts",
-            "worstAtRestWatts must not be below idleWatts",
+            "worstAtRestWatts: at least idleWatts",
         ),
         CelRule(
-            "has(self.worstAtRestWatts) == (has(self.wattsPerGpuWatt)"
-            " && self.wattsPerGpuWatt > 0.0)",
-            "worstAtRestWatts and wattsPerGpuWatt: give both or neither",
+            "!has(self.worstAtRestWatts)"
+            " || (has(self.wattsPerGpuWatt) && self.wattsPerGpuWatt > 0.0)",
+            _SLOPE,
+        ),
+        CelRule(
+            "has(self.worstAtRestWatts)"
+            " || !has(self.wattsPerGpuWatt) || self.wattsPerGpuWatt == 0.0",
+            _AT_REST,
         ),
     )
 
     @model_validator(mode="after")
     def _watts_are_ordered(self) -> Self:
         if self.idle_watts > self.worst_watts:
-            raise ValueError("idleWatts must not exceed worstWatts")
+            raise ValueError("idleWatts: at most worstWatts")
         at_rest = self.worst_at_rest_watts
         if (at_rest is None) != (self.watts_per_gpu_watt == 0.0):
-            raise ValueError("worstAtRestWatts and wattsPerGpuWatt: give both or neither")
+            raise ValueError(_AT_REST if at_rest is None else _SLOPE)
         if at_rest is not None and at_rest > self.worst_watts:
-            raise ValueError("worstAtRestWatts must not exceed worstWatts")
+            raise ValueError("worstAtRestWatts: at most worstWatts")
         if at_rest is not None and at_rest < self.idle_watts:
-            raise ValueError("worstAtRestWatts must not be below idleWatts")
+            raise ValueError("worstAtRestWatts: at least idleWatts")
         return self
 
 
@@ -131,12 +140,12 @@ class BudgetWindow(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
             "(self.start.size() == 5) == (self.end.size() == 5)",
-            "start and end must both be times of day or both be dates",
+            "end: like start, both times of day or both dates",
         ),
         CelRule(
             "self.start.size() == 5 || self.end.size() == 5"
             " ? self.start != self.end : timestamp(self.start) < timestamp(self.end)",
-            "end must come after start",
+            "end: a time after start",
         ),
     )
 
@@ -144,17 +153,20 @@ class BudgetWindow(ApiModel):
     def _window_is_not_empty(self) -> Self:
         daily = [len(text) == len("HH:MM") for text in (self.start, self.end)]
         if daily[0] != daily[1]:
-            raise ValueError("start and end must both be times of day or both be dates")
+            raise ValueError("end: like start, both times of day or both dates")
         if daily[0]:
             is_empty = self.start == self.end
         else:
             is_empty = parse_rfc3339(self.start) >= parse_rfc3339(self.end)
         if is_empty:
-            raise ValueError("end must come after start")
+            raise ValueError("end: a time after start")
         return self
 
 
-_ONE_HEAT = "breaker.heatBudgetRatio and redundancy.useReserve would spend the same heat: give one"
+_ONE_HEAT = (
+    "breaker.heatBudgetRatio: 0 beside redundancy.useReserve, since both would spend the same heat "
+    "(give one)"
+)
 
 
 class PowerDomainSpec(ApiModel):
