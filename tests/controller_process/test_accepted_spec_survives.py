@@ -72,3 +72,14 @@ def test_a_spec_that_broke_i1_stays_refused_until_every_server_was_heard_again()
     # Two servers of two boards each fit below 5 kW: judged anew, the spec runs.
     assert topology.tree.rating_watts.tolist() == [5_000.0]
     assert "row" not in {r.name for r in cluster.desired.refusals()}
+
+
+def test_a_spec_that_only_older_rules_accepted_is_no_reason_to_refuse_the_mended_one() -> None:
+    """It stays in the status until the next verdict, which is written of what was read."""
+    senseless = make_domain(breaker={"curve": "Points"})["spec"]
+    row = {**make_domain(ratingWatts=50_000.0), "status": {"acceptedSpec": senseless}}
+    cluster = Cluster((DOMAINS, row), (NODES, make_node("node-1")))
+    topology = cluster.desired.topology(make_fleet())
+    assert topology is not None
+    assert topology.tree.rating_watts.tolist() == [50_000.0]
+    assert cluster.desired.refusals() == ()

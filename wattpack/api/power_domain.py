@@ -5,7 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from wattpack.api.breaker_and_feeds import BreakerSpec, Redundancy
 from wattpack.api.object_meta import (
@@ -271,12 +277,22 @@ class PromisableWatts(ApiModel):
 MAX_PROMISABLE = 16
 
 
+def _spec_or_none(told: object, read: ValidatorFunctionWrapHandler) -> PowerDomainSpec | None:
+    """An accepted spec that today's rules refuse is none: it may not run, nor hide the newest."""
+    try:
+        spec: PowerDomainSpec | None = read(told)
+    except ValidationError:
+        return None
+    return spec
+
+
 class PowerDomainStatus(ApiModel):
     """Summaries; live draw comes from the controller."""
 
     observed_generation: ObservedGeneration = 0
     accepted_spec: Annotated[
         PowerDomainSpec | None,
+        WrapValidator(_spec_or_none),
         Field(description="The spec that runs; the last one that keeps every domain safe (I1)"),
     ] = None
     budget_watts: Annotated[float | None, Field(description="Watts allowed now, AC")] = None
