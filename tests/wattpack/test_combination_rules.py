@@ -42,6 +42,16 @@ COMBINATIONS: list[tuple[type[ApiObject], dict[str, Any], str, str, object]] = [
         "rising loadRatio and falling tripSeconds",
         [*POINTS, *POINTS],
     ),
+    *[
+        (
+            PowerDomain,
+            {"breaker": {"curve": curve, "thermalColdCurve": True}},
+            "breaker.thermalColdCurve",
+            "false unless curve is Points, since named curves are hot ones",
+            True,
+        )
+        for curve in ("RackThermal", "SwitchboardThermal")
+    ],
     (
         PowerDomain,
         {"redundancy": {**RESERVE, "feedShare": None}},

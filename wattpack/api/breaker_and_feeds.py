@@ -27,6 +27,7 @@ _HEAT_BUDGET_NEEDS = (
     "heatBudgetRatio: 0 unless hundredPercentRated and curve Points are given, since a published "
     "fit is no site's curve"
 )
+_COLD_POINTS = "thermalColdCurve: false unless curve is Points, since named curves are hot ones"
 _FEWER_THAN_FEEDS = "requiredFeeds: fewer than feeds with KofN"
 _RISE_AND_FALL = "{}: rising loadRatio and falling tripSeconds"
 
@@ -65,7 +66,11 @@ class BreakerSpec(ApiModel):
         ),
     ] = []
     thermal_cold_curve: Annotated[
-        bool, Field(description="The points are of a cold breaker: times count a quarter")
+        bool,
+        Field(
+            description="The points are of a cold breaker: times count a quarter. Only with curve "
+            "Points"
+        ),
     ] = False
     short_time_pickup_ratio: Annotated[
         float, Field(gt=1, le=20, description="Lowest short-time or magnetic pick-up over rating")
@@ -93,6 +98,10 @@ class BreakerSpec(ApiModel):
         ),
         _rises_and_falls("points"),
         CelRule(
+            "!has(self.thermalColdCurve) || !self.thermalColdCurve || self.curve == 'Points'",
+            _COLD_POINTS,
+        ),
+        CelRule(
             "!has(self.heatBudgetRatio) || self.heatBudgetRatio == 0.0 || (self.curve == 'Points'"
             " && has(self.hundredPercentRated) && self.hundredPercentRated)",
             _HEAT_BUDGET_NEEDS,
@@ -104,6 +113,8 @@ class BreakerSpec(ApiModel):
         if (self.curve == "Points") != bool(self.points):
             raise ValueError(_POINTS_FIT)
         _require_rise_and_fall("points", self.points)
+        if self.thermal_cold_curve and self.curve != "Points":
+            raise ValueError(_COLD_POINTS)
         return self
 
     @model_validator(mode="after")
