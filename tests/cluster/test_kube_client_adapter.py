@@ -110,6 +110,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a ceiling of nothing", _forecast(ceilingWatts=0), "ceilingWatts"),
     ("curve without points", _domain(breaker={"curve": "Points"}), "points: at least one"),
     (
+        "a pick-up below the rating",
+        _domain(breaker={"shortTimePickupRatio": 1.2}),
+        "shortTimePickupRatio: at least 1.25",
+    ),
+    (
         "a named curve of a cold breaker",
         _domain(breaker={"curve": "RackThermal", "thermalColdCurve": True}),
         "thermalColdCurve: false",

@@ -52,6 +52,17 @@ COMBINATIONS: list[tuple[type[ApiObject], dict[str, Any], str, str, object]] = [
         )
         for curve in ("RackThermal", "SwitchboardThermal")
     ],
+    *[
+        (
+            PowerDomain,
+            {"breaker": {"shortTimePickupRatio": ratio}},
+            "breaker.shortTimePickupRatio",
+            "at least 1.25, since load may jump to 0.8 of the pick-up, and the rating must not lie "
+            "above that",
+            ratio,
+        )
+        for ratio in (0.5, 1.0, 1.2, 1.249)
+    ],
     (
         PowerDomain,
         {"redundancy": {**RESERVE, "feedShare": None}},

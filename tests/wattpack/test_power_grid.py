@@ -65,6 +65,13 @@ def test_the_highest_load_ratio_keeps_below_the_short_time_pick_up() -> None:
     assert grid.tree.max_load_ratio.tolist() == pytest.approx([1.28, 1.5])
 
 
+def test_the_lowest_pick_up_that_is_accepted_lets_load_reach_the_rating() -> None:
+    grid = PowerGrid.of({"a": spec(breaker={"shortTimePickupRatio": 1.25})})
+    assert grid.tree.max_load_ratio.tolist() == [1.0]
+    with pytest.raises(InputError, match="shortTimePickupRatio"):
+        spec(breaker={"shortTimePickupRatio": 1.249})
+
+
 def test_the_highest_load_ratio_is_no_higher_than_the_curve_tells() -> None:
     points = [{"loadRatio": 1.1, "tripSeconds": 400.0}, {"loadRatio": 1.3, "tripSeconds": 100.0}]
     grid = PowerGrid.of({"a": spec(breaker={"curve": "Points", "points": points})})

@@ -28,6 +28,12 @@ _HEAT_BUDGET_NEEDS = (
     "fit is no site's curve"
 )
 _COLD_POINTS = "thermalColdCurve: false unless curve is Points, since named curves are hot ones"
+# 1 / 0.8: I2 lets load jump to 0.8 of the pick-up (r_max of wattpack.power.power_grid).
+_LEAST_PICKUP_RATIO = 1.25
+_PICKUP_BEARS_THE_RATING = (
+    f"shortTimePickupRatio: at least {_LEAST_PICKUP_RATIO}, since load may jump to 0.8 of the "
+    "pick-up, and the rating must not lie above that"
+)
 _FEWER_THAN_FEEDS = "requiredFeeds: fewer than feeds with KofN"
 _RISE_AND_FALL = "{}: rising loadRatio and falling tripSeconds"
 
@@ -73,7 +79,13 @@ class BreakerSpec(ApiModel):
         ),
     ] = False
     short_time_pickup_ratio: Annotated[
-        float, Field(gt=1, le=20, description="Lowest short-time or magnetic pick-up over rating")
+        float,
+        Field(
+            gt=0,
+            le=20,
+            description="Lowest short-time or magnetic pick-up over rating. At least "
+            f"{_LEAST_PICKUP_RATIO}: load may jump to 0.8 of it",
+        ),
     ] = 5.0
     cooling_seconds: Annotated[
         float, Field(gt=0, le=1e5, description="Time constant of cooling below rating, seconds")
@@ -106,6 +118,11 @@ class BreakerSpec(ApiModel):
             " && has(self.hundredPercentRated) && self.hundredPercentRated)",
             _HEAT_BUDGET_NEEDS,
         ),
+        CelRule(
+            "!has(self.shortTimePickupRatio)"
+            f" || self.shortTimePickupRatio >= {_LEAST_PICKUP_RATIO}",
+            _PICKUP_BEARS_THE_RATING,
+        ),
     )
 
     @model_validator(mode="after")
@@ -115,6 +132,12 @@ class BreakerSpec(ApiModel):
         _require_rise_and_fall("points", self.points)
         if self.thermal_cold_curve and self.curve != "Points":
             raise ValueError(_COLD_POINTS)
+        return self
+
+    @model_validator(mode="after")
+    def _a_jump_may_reach_the_rating(self) -> Self:
+        if self.short_time_pickup_ratio < _LEAST_PICKUP_RATIO:
+            raise ValueError(_PICKUP_BEARS_THE_RATING)
         return self
 
     @model_validator(mode="after")
