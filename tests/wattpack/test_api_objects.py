@@ -164,6 +164,11 @@ def test_every_kind_has_an_example() -> None:
         ],
         (
             PowerDomain,
+            domain(nonGpuPerNode={"worstWatts": 9, "worstAtRestWatts": 0, "wattsPerGpuWatt": 0.1}),
+            "spec.nonGpuPerNode.worstAtRestWatts",
+        ),
+        (
+            PowerDomain,
             domain(budgets=[{"start": "25:00", "end": "20:00", "budgetWatts": 1}]),
             "spec.budgets.0.start",
         ),

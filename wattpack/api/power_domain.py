@@ -73,11 +73,11 @@ class NonGpuLoad(ApiModel):
         NonNegativeWatts, Field(description="What it draws with idle GPUs, AC watts")
     ] = 0.0
     worst_at_rest_watts: Annotated[
-        NonNegativeWatts | None,
+        Watts | None,
         Field(
             description="The most it draws while its GPUs draw nothing (fans at maximum, CPUs and "
-            "NICs at full work), AC watts. With wattsPerGpuWatt, I1 counts servers by what their "
-            "GPUs are held to; without, at worstWatts"
+            "NICs at full work), AC watts above 0. With wattsPerGpuWatt, I1 counts servers by what "
+            "their GPUs are held to; without, at worstWatts"
         ),
     ] = None
     watts_per_gpu_watt: Annotated[
