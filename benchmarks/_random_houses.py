@@ -176,12 +176,12 @@ def _rate(rng: random.Random, domain: Domain, house: House) -> None:
 def _random_classes(rng: random.Random) -> list[WorkClass]:
     """Up to six."""
     priorities = rng.sample(range(-50, 200, 10), rng.randint(1, 6))
-    return [
-        WorkClass(
-            f"class-{i}", priority, round(rng.uniform(0.3, 0.9), 3), round(rng.uniform(0.7, 1.0), 3)
-        )
-        for i, priority in enumerate(priorities)
-    ]
+    found = []
+    for i, priority in enumerate(priorities):
+        floor, request = round(rng.uniform(0.3, 0.9), 3), round(rng.uniform(0.7, 1.0), 3)
+        # A policy with a floor above its request is refused.
+        found.append(WorkClass(f"class-{i}", priority, min(floor, request), request))
+    return found
 
 
 def random_work(rng: random.Random, house: House, ranges: HouseRanges = ANY) -> list[Work]:

@@ -202,6 +202,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "the same as metadata.name",
     ),
     (
+        "a floor above the request",
+        {
+            "kind": "PowerPolicy",
+            "spec": {"priority": 1, "floorFraction": 0.9, "requestFraction": 0.5},
+        },
+        "floorFraction: at most",
+    ),
+    (
         "a fraction above one",
         {"kind": "PowerPolicy", "spec": {"priority": 1, "floorFraction": 2}},
         "floorFraction",

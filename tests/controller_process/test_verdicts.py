@@ -108,6 +108,7 @@ REFUSED: list[tuple[Resource, JsonObject, str]] = [
     (DOMAINS, make_domain("x", ratingWatts=10.0, members={}, externalLoads=[PUMP]), "I1"),
     (POLICIES, policy(floorFraction=0.0), "floorFraction"),
     (POLICIES, policy(requestFraction="all"), "requestFraction"),
+    (POLICIES, policy(floorFraction=0.9, requestFraction=0.5), "spec.floorFraction"),
     (OVERRIDES, override(domain="nobody"), "nobody"),
     (OVERRIDES, override(node="nobody"), "nobody"),
     (OVERRIDES, override(gpuUuid="nobody"), "nobody"),

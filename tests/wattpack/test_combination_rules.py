@@ -129,6 +129,13 @@ COMBINATIONS: list[tuple[type[ApiObject], dict[str, Any], str, str, object]] = [
         "10:00",
     ),
     (
+        PowerPolicy,
+        {"floorFraction": 0.9, "requestFraction": 0.5},
+        "floorFraction",
+        "at most requestFraction",
+        0.9,
+    ),
+    (
         DemandForecast,
         {"target": {"series": "s"}, "horizonSeconds": 600, "stepSeconds": 1200},
         "stepSeconds",

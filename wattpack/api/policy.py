@@ -59,10 +59,18 @@ class PowerPolicySpec(ApiModel):
     ]
     floor_fraction: Annotated[
         Fraction | None,
-        Field(description="Floor as share of the default limit; the GPU type's knee if unset"),
+        Field(
+            description="Floor as share of the default limit, at most requestFraction. Unset: the "
+            "GPU type's knee, or requestFraction where that is lower; never below the board's "
+            "lowest limit"
+        ),
     ] = None
     request_fraction: Annotated[
-        Fraction, Field(description="Request as share of the default limit")
+        Fraction,
+        Field(
+            description="Request as share of the default limit; never below the board's lowest "
+            "limit"
+        ),
     ] = 1.0
     interactive: Annotated[
         bool,
@@ -95,6 +103,20 @@ class PowerPolicySpec(ApiModel):
             "nothing is evicted for power",
         ),
     ] = 0
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "!has(self.floorFraction) || !has(self.requestFraction)"
+            " || self.floorFraction <= self.requestFraction",
+            "floorFraction: at most requestFraction",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _floor_lies_within_the_request(self) -> Self:
+        if self.floor_fraction is not None and self.floor_fraction > self.request_fraction:
+            raise ValueError("floorFraction: at most requestFraction")
+        return self
 
 
 class PowerPolicyStatus(ApiModel):
