@@ -211,7 +211,8 @@ class Redundancy(ApiModel):
         ),
     ] = []
     feed_share: Annotated[
-        FeedShareSpec | None, Field(description="How a lost feed is seen; needed with useReserve")
+        FeedShareSpec | None,
+        Field(description="How a lost feed is seen: needed with useReserve, not read without"),
     ] = None
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
