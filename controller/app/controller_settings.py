@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from controller.app import decision_log
 from controller.host_draws import READINGS_MAX_AGE_SECONDS
@@ -13,6 +13,7 @@ from controller.tick_values import PowerSettings
 from forecasting.decisions.priority_risks import risk_bands
 from forecasting.sqlite import history_store
 from wattpack.errors import InputError
+from wattpack.http_address import http_address
 from wattpack.kube.election import CONTROLLER_ELECTION, ElectionSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -129,6 +130,11 @@ class ControllerSettings(Settings):
     ] = True
     simulated: Annotated[bool, Field(description="Marks everything shown as simulated")] = False
     label: Annotated[str, Field(max_length=200, description="Shown in the console's header")] = ""
+
+    @field_validator("meter_prometheus_url", "dcgm_prometheus_url")
+    @classmethod
+    def _can_be_asked(cls, address: str) -> str:
+        return http_address(address) if address else address
 
     @model_validator(mode="after")
     def _servers_have_somebody_to_ask(self) -> Self:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from forecasting.app.unknown_series import names_of
 from forecasting.files import TableSource, read_table
@@ -21,6 +21,7 @@ from forecasting.sqlite import HistoryStore
 from forecasting.traces import is_of_lengths
 from wattpack.clock import Clock
 from wattpack.errors import InputError
+from wattpack.http_address import http_address
 from wattpack.settings import Settings
 from wattpack.times import LAST_TIME_SECONDS
 from wattpack.units import NS_PER_SECOND, require_number
@@ -38,6 +39,11 @@ class HistorySettings(Settings):
     prometheus_partial_answers: PartialAnswers = Field(
         "refuse", description="of stores that did not answer: keep the last forecast, or flag"
     )
+
+    @field_validator("prometheus_url")
+    @classmethod
+    def _can_be_asked(cls, address: str | None) -> str | None:
+        return None if address is None else http_address(address)
 
 
 class FileHistorySettings(HistorySettings):

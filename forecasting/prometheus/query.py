@@ -12,6 +12,7 @@ import httpx
 
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import DeadlineExceededError, InputError, PermanentError, TransientError
+from wattpack.http_address import http_address
 from wattpack.units import require_number, seconds_to_ns
 
 MAX_ANSWER_BYTES: Final = 16 << 20
@@ -49,8 +50,10 @@ class QueryApi:
         client: httpx.Client | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise InputError("prometheusUrl", "an http:// or https:// address", base_url)
+        try:
+            http_address(base_url)
+        except ValueError as error:
+            raise InputError("prometheus_url", str(error), base_url) from error
         self.url = f"{base_url.rstrip('/')}/api/v1/{path}"
         self._deadline_seconds = deadline_seconds
         self._clock = clock or SystemClock()

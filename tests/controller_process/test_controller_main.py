@@ -75,6 +75,10 @@ def test_several_server_names_are_kept() -> None:
         ("http_port: 70000", "http_port"),
         ("server_names: []", "server_names"),
         ("server_power_query: bmc_watts", "meter_prometheus_url"),
+        ("dcgm_prometheus_url: prometheus:9090", "dcgm_prometheus_url"),
+        ("dcgm_prometheus_url: http://", "dcgm_prometheus_url"),
+        ("meter_prometheus_url: prometheus:9090", "meter_prometheus_url"),
+        ("meter_prometheus_url: http://:9090", "meter_prometheus_url"),
         ("- a list", "file"),
         ("lease_seconds: [", "file"),
     ],
@@ -87,6 +91,15 @@ def test_a_wrong_settings_file_is_refused_by_its_field(
     with pytest.raises(InputError) as refused:
         main([f"--config={file}"])
     assert refused.value.field == field
+
+
+def test_an_address_that_cannot_be_asked_is_refused_by_its_variable() -> None:
+    with pytest.raises(InputError) as refused:
+        loaded(environment={f"{ENVIRONMENT}DCGM_PROMETHEUS_URL": "prometheus:9090"})
+    assert str(refused.value) == (
+        f"{ENVIRONMENT}DCGM_PROMETHEUS_URL: dcgm_prometheus_url: expected an http:// or https:// "
+        "address with a host, for example http://prometheus:9090, got 'prometheus:9090'"
+    )
 
 
 def test_an_unknown_flag_ends_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ def test_a_long_range_is_asked_for_in_pages_that_cover_it_once() -> None:
 
 
 def test_an_address_without_scheme_and_a_huge_range_are_refused() -> None:
-    with pytest.raises(InputError, match="prometheusUrl"):
+    with pytest.raises(InputError, match="prometheus_url"):
         PrometheusSource("prometheus:9090")
     with pytest.raises(InputError, match="100000"):
         _source(lambda _: httpx.Response(200, json=_matrix())).fetch([Q], 0, 600 * 200_000)

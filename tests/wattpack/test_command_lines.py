@@ -98,6 +98,7 @@ controller --http-port 99999 | http_port
 controller --http-port many | --http-port
 controller --lease-seconds -1 | lease_seconds
 controller --renew-deadline-seconds nan | renew_deadline_seconds
+controller --meter-prometheus-url prometheus:9090 | url: meter_prometheus_url: expected
 controller --kubeconfig missing | kubeconfig
 controller --kubeconfig garbage | kubeconfig
 controller --kubeconfig empty | kubeconfig
@@ -121,14 +122,15 @@ watchdog --kubeconfig binary | kubeconfig
 forecaster --config binary | file
 forecaster --config unknown.yaml | foo
 forecaster --history-file garbage | history
-forecaster --prometheus-url nonsense | prometheusUrl
+forecaster --prometheus-url nonsense | --prometheus-url: prometheus_url: expected an http://
+forecaster --prometheus-url http:// | --prometheus-url: prometheus_url: expected an http://
 forecaster --interval-seconds -1 --history-file h | interval_seconds
 forecaster --metrics-port 99999 --history-file h | metrics_port
 forecast x --history-file garbage | history
 forecast x --history-file missing | history
 forecast x --history-file folder | history
 forecast x --history-file empty | user_version
-forecast x --prometheus-url nonsense | prometheusUrl
+forecast x --prometheus-url nonsense | --prometheus-url: prometheus_url: expected an http://
 forecast x | --history-file
 forecast --all --data-file missing | file
 forecast --all --data-file garbage --time-zone nowhere | zone
