@@ -411,18 +411,18 @@ class Scenario(Settings):
         _unique("services and training", works)
         inference = self.inference_row
         used = [
-            *((s.name, s.priority_class) for s in self.services),
-            *((t.name, t.priority_class) for t in self.training),
-            ("batch", self.batch.priority_class),
+            *((f"{s.name}.priority_class", s.priority_class) for s in self.services),
+            *((f"{t.name}.priority_class", t.priority_class) for t in self.training),
+            ("batch.priority_class", self.batch.priority_class),
         ]
         if inference is not None:
             used += [
-                ("inference_row", inference.high_priority_class),
-                ("inference_row", inference.low_priority_class),
+                ("inference_row.high_priority_class", inference.high_priority_class),
+                ("inference_row.low_priority_class", inference.low_priority_class),
             ]
-        for work, name in used:
+        for key, name in used:
             if name not in names:
-                raise ValueError(f"{work}.priority_class: one of {names}, {name!r} is none")
+                raise ValueError(f"{key}: one of {names}, {name!r} is none")
         if inference is not None:
             inference.require_servers(self.row.gpus_per_server, [g.count for g in self.row.groups])
         for service in self.services:

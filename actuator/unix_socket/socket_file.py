@@ -53,23 +53,32 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Inside, no other process begins to listen on this path; the kernel ends it with the process.
-
-    The lock's file stays: whoever removed it could remove the one that another process holds.
-    """
-    held = os.open(path.parent / f".{path.name}.lock", os.O_RDONLY | os.O_CREAT, 0o600)
+    """Inside, no other process begins to listen on this path; it ends with this process."""
+    lock = path.parent / f".{path.name}.lock"
+    held = _locked(lock, path)
+    keep_lock = last_step(partial(lock.unlink, missing_ok=True))
     try:
-        _lock(held, path)
         yield
     finally:
+        lock.unlink(missing_ok=True)
+        keep_lock()
         os.close(held)
 
 
-def _lock(held: int, path: Path) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise SocketTaken(f"another process begins to listen on {path}") from error
+def _locked(lock: Path, path: Path) -> int:
+    """A descriptor of the lock that is there: one that was removed meanwhile holds nobody back."""
+    while True:
+        held = os.open(lock, os.O_RDONLY | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(held), lock.stat()):
+                return held
+        except BlockingIOError as error:
+            os.close(held)
+            raise SocketTaken(f"another process begins to listen on {path}") from error
+        except FileNotFoundError:
+            pass
+        os.close(held)
 
 
 def _listen_alone(

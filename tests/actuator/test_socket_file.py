@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import socket
 import threading
 from pathlib import Path
@@ -13,9 +15,9 @@ from actuator.unix_socket.socket_file import SocketTaken, listen
 from wattpack import ending
 
 
-def sockets_in(directory: Path) -> list[str]:
-    """All files but locks."""
-    return sorted(one.name for one in directory.iterdir() if not one.name.endswith(".lock"))
+def files_in(directory: Path) -> list[str]:
+    """All files."""
+    return sorted(one.name for one in directory.iterdir())
 
 
 @pytest.mark.parametrize("moment", ["chmod", "hardlink_to"])
@@ -33,7 +35,7 @@ def test_a_process_that_is_ended_while_it_begins_to_listen_leaves_no_file(
         assert self.exists()
         for step in reversed(ending._LAST_STEPS[before:]):
             step()
-        assert sockets_in(tmp_path) == []
+        assert files_in(tmp_path) == []
         raise EndedError
 
     monkeypatch.setattr(Path, moment, ended_now)
@@ -64,7 +66,7 @@ def test_who_finds_the_file_may_connect_at_once(
     with listener:
         keep_file()
         assert seen == [False, True]
-        assert sockets_in(tmp_path) == ["a.sock"]
+        assert files_in(tmp_path) == ["a.sock"]
 
 
 def test_of_two_that_start_together_one_is_told_that_it_came_second(
@@ -81,7 +83,7 @@ def test_of_two_that_start_together_one_is_told_that_it_came_second(
         monkeypatch.setattr(Path, "hardlink_to", too_late)
         with pytest.raises(SocketTaken, match="came first"):
             listen(path, None)
-        assert sockets_in(tmp_path) == ["a.sock"]
+        assert files_in(tmp_path) == ["a.sock"]
 
 
 def test_of_two_that_find_a_dead_file_the_second_never_removes_the_first_ones(
@@ -163,4 +165,24 @@ def test_two_sockets_of_one_directory_begin_side_by_side(
             client.connect(str(tmp_path / f"{name}.sock"))
             accepted, _ = listener.accept()
             stack.enter_context(accepted)
-    assert sockets_in(tmp_path) == ["a.sock", "b.sock"]
+    assert files_in(tmp_path) == ["a.sock", "b.sock"]
+
+
+def test_a_lock_that_was_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder had ended between this process's look at the file and its lock."""
+    lock, flock, locked = tmp_path / ".a.sock.lock", fcntl.flock, []
+
+    def late(held: int, how: int) -> None:
+        if not locked:
+            lock.unlink()
+        flock(held, how)
+        locked.append(os.fstat(held).st_nlink)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    listener, keep_file = listen(tmp_path / "a.sock", None)
+    with listener:
+        keep_file()
+    assert locked == [0, 1]
+    assert files_in(tmp_path) == ["a.sock"]

@@ -105,7 +105,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a domain in kilowatts", _forecast({"unit": "kW"}), "unit: watts"),
     ("no series", _forecast({"series": ""}), "series"),
     ("overlong series", _forecast({"series": "x" * 4097}), "series"),
-    ("too many steps", _forecast(horizonSeconds=604800, stepSeconds=60), "over 1024 steps"),
+    ("too many steps", _forecast(horizonSeconds=604800, stepSeconds=60), "at most 1024 steps"),
     ("a level beyond all that are computed", _forecast(levels=[0.5, 0.9999]), "levels"),
     ("a ceiling of nothing", _forecast(ceilingWatts=0), "ceilingWatts"),
     ("curve without points", _domain(breaker={"curve": "Points"}), "points: at least one"),
@@ -148,7 +148,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "all feeds required",
         _domain(redundancy={"mode": "KofN", "feeds": 2, "requiredFeeds": 2}),
-        "requiredFeeds must be below",
+        "requiredFeeds: fewer than feeds",
     ),
     (
         "window of no length",

@@ -108,7 +108,7 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     for line, field in [
         ("sale,2026-12-01T00:00,2026-12-02T00:00,Asia/Tokyo,,nan,,,\n", "line 3.factor"),
         ("sale,2026-12-01T00:00,2026-12-02T00:00,Asia/Tokyo,,x,,,\n", "line 3.factor"),
-        ("sale,2026-12-01T00:00,2026-12-02T00:00,Asia/Tokyo,,,,1,0\n", "line 3"),
+        ("sale,2026-12-01T00:00,2026-12-02T00:00,Asia/Tokyo,,,,1,0\n", "line 3.atLeast"),
         ("sale,2026-12-01T00:00\n", "line 3"),
         (",2026-12-01T00:00Z,2026-12-02T00:00Z,,,,,,\n", "line 3.name"),
     ]:
