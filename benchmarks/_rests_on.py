@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final
 
 __all__ = ["modules_behind", "rests_on_digest"]
 
@@ -96,11 +96,8 @@ def _imports(tree: ast.Module, name: str, file: Path) -> Iterator[str]:
             yield source
             yield from (f"{source}.{one.name}" for one in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            yield from (str(one.value) for one in node.args if _is_word(one))
-
-
-def _is_word(node: ast.expr) -> TypeGuard[ast.Constant]:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+            constants = (one.value for one in node.args if isinstance(one, ast.Constant))
+            yield from (value for value in constants if isinstance(value, str))
 
 
 def _meaning(file: Path) -> str:

@@ -42,8 +42,8 @@ def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], Non
     """
     # Of this socket and no other in the directory: containers may give two processes one id.
     draft = path.parent / f".{path.name}"
-    if max(len(os.fsencode(one)) for one in (path, draft)) > _MAX_PATH_BYTES:
-        raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
+    if len(os.fsencode(draft)) > _MAX_PATH_BYTES:  # It is one longer than the path.
+        raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES - 1} bytes", str(path))
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     if path.exists() and not path.is_socket():
         raise SocketTaken(f"{path} exists and is not a socket")
