@@ -2,7 +2,9 @@
 
 All three see the same work, servers, breakers and faults of one seed. Work is compared outside of
 the faults: from ``SETTLED_SECONDS``, when the row has come up from its guaranteed caps, to the
-first fault's onset, and from ``AFTER_SECONDS`` after the last fault's end.
+first fault's onset, and from ``AFTER_SECONDS`` after the last fault's end. A run without any meter
+is also held against an oracle that, as its controller must, counts the declared worst of servers
+and keeps to what the required feeds carry.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from controller.tick_values import PowerSettings, Topology
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.controller_memory import FIRST_EPOCH, draw_memory
 from simulation.row_control.fault_draws import FaultDraw, RowCounts, draw_faults
+from simulation.row_control.oracle_run import OracleResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
 from simulation.row_control.random_row import RandomRow
@@ -112,14 +115,27 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
     # Nobody can lift a board that only an actuator out of band reaches.
     late = start.out_of_band[plant.node_of_gpu]
     most = np.where(late, topology.guaranteed_watts, plant.bank.default_limit_watts)
-    oracle = row.oracle(topology.floor_watts, run.draw.faults, most_watts=most)
-    best = oracle.run(seconds, step_seconds)
+
+    def oracle(*, declared: bool) -> OracleResult:
+        made = row.oracle(
+            topology.floor_watts,
+            run.draw.faults,
+            declared_worst=declared,
+            keeps_reserve=declared,
+            most_watts=most,
+        )
+        return made.run(seconds, step_seconds)
+
+    best = oracle(declared=False)
+    metered = run.draw.meters or run.draw.bmcs
+    # Nothing tells a controller without any meter what servers draw beside their GPUs.
+    declared = None if metered else oracle(declared=True)
     return {
         "number": number,
         "causes": list(run.draw.causes),
         "began": memory,
         "began_heat": float(start.heat.max()),
-        "metered": run.draw.meters or run.draw.bmcs,
+        "metered": metered,
         "out_of_band_servers": int(start.out_of_band.sum()),
         "onset_seconds": round(run.draw.onset_seconds, 2),
         "end_seconds": round(run.draw.end_seconds, 2),
@@ -131,6 +147,7 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         "oracle_work": _works(run, best),
         "polca_work": _works(run, theirs),
         **_back(run, ours, best),
+        **_declared(run, ours, declared),
         "polca_trips": theirs.trips,
         "polca_brakes": theirs.brakes,
         "polca_above_seconds": float(theirs.above_seconds[0]),
@@ -171,6 +188,14 @@ def _works(run: FaultRun, result: Timed) -> list[float]:
     for begin, end in run.spans():
         total += result.work_between(begin, end)
     return [float(total[LOW]), float(total[HIGH])]
+
+
+def _declared(run: FaultRun, ours: RowResult, declared: OracleResult | None) -> dict[str, Any]:
+    """Beside an oracle that knows no more of servers and feeds than what is declared."""
+    if declared is None:
+        return {"declared_oracle_work": None, "declared_back_seconds": None}
+    back = _back(run, ours, declared)["back_seconds"]
+    return {"declared_oracle_work": _works(run, declared), "declared_back_seconds": back}
 
 
 def _back(run: FaultRun, ours: RowResult, best: Timed) -> dict[str, Any]:

@@ -229,12 +229,29 @@ def _work_figures(rows: Sequence[Row]) -> dict[str, float]:
 def _unmetered_figures(rows: Sequence[Row]) -> dict[str, float | int]:
     """Runs without any meter of domains or servers, where servers count at their declared worst.
 
-    The oracle knows what they draw, so the rest of the runs is told apart.
+    The oracle knows what they draw, so the rest of the runs is told apart, and these beside an
+    oracle that counts the declared worst, too (older rows do not tell).
     """
     blind = [row for row in rows if not row["metered"]]
     figures: dict[str, float | int] = {"runs_without_any_meter": len(blind)}
     if blind:
         figures["work_of_oracle_without_any_meter"] = _work_figures(blind)["work_of_oracle"]
+    declared = [
+        {
+            **row,
+            "oracle_work": row["declared_oracle_work"],
+            "back_seconds": row["declared_back_seconds"],
+        }
+        for row in blind
+        if row.get("declared_oracle_work")
+    ]
+    if declared:
+        beside = _work_figures(declared) | _back_figures(declared)
+        figures |= {
+            f"{name}_without_any_meter_of_declared_worst": beside[name]
+            for name in ("work_of_oracle", "back_within_60_seconds_share")
+            if name in beside
+        }
     if len(blind) < len(rows):
         back = _back_figures([row for row in rows if row["metered"]])
         if "back_within_60_seconds_share" in back:

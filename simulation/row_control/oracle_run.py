@@ -84,6 +84,7 @@ class OracleRun:
         faults: Those that change what can be done for anybody act: lost feeds, dark servers and
             steps of everything. The rest is no concern of an oracle.
         declared_worst: Count the declared worst of servers in place of what they draw.
+        keeps_reserve: Draw no more than the required feeds carry, also while all are there.
     """
 
     def __init__(
@@ -94,10 +95,12 @@ class OracleRun:
         faults: RowFaults = NO_FAULTS,
         *,
         declared_worst: bool = False,
+        keeps_reserve: bool = False,
     ) -> None:
         self._boards, self._work, self._faults = boards, work, faults
         self._plant, self._row = scenario.plant, scenario.row
         self._declared_worst = declared_worst
+        self._feeds_aside = self._row.fed_by - self._row.carried_by if keeps_reserve else 0
         self._rack_of_node = rack_of_nodes(scenario)
         self._breakers = breakers_of(scenario)
         self._n_domains = len(domain_names(scenario))
@@ -126,7 +129,7 @@ class OracleRun:
         boards, now = self._boards, self._seconds
         n = len(boards.node_of_gpu)
         struck = self._faults.struck(RowFaultKind.FEED_LOST, now, self._n_domains)
-        self._breakers.lost_feeds = struck.astype(np.int64)
+        self._breakers.lost_feeds = np.maximum(struck, self._feeds_aside).astype(np.int64)
         self._servers.on = ~self._dark(now)
         alive = self._servers.on[boards.node_of_gpu]
         wanted = self._work.step(now, step_seconds, self._held)

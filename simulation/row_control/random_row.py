@@ -39,6 +39,7 @@ class RandomRow:
         faults: RowFaults = NO_FAULTS,
         *,
         declared_worst: bool = False,
+        keeps_reserve: bool = False,
         most_watts: Floats | None = None,
     ) -> OracleRun:
         """The oracle on the same arrivals.
@@ -47,6 +48,7 @@ class RandomRow:
             floor_watts: What policies promise each board, (n_gpus,).
             faults: Of the run that it is compared with.
             declared_worst: Count the declared worst of servers in place of what they draw.
+            keeps_reserve: Draw no more than the required feeds carry, also while all are there.
             most_watts: What each board may be let draw, None for its default limit, (n_gpus,).
         """
         bank = self._plant.bank
@@ -55,4 +57,11 @@ class RandomRow:
         nodes = self._plant.node_of_gpu
         boards = BoardConstants(nodes, floor_watts, bank.hold_watts, default, most)
         work = RandomWork(self.shape, self.curves.hulled(), self._seed, self._settings)
-        return OracleRun(self._plant.scenario, boards, work, faults, declared_worst=declared_worst)
+        return OracleRun(
+            self._plant.scenario,
+            boards,
+            work,
+            faults,
+            declared_worst=declared_worst,
+            keeps_reserve=keeps_reserve,
+        )

@@ -12,7 +12,7 @@ from benchmarks._fault_runs import FaultRun, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks.no_trip import figures
 from benchmarks.runner import Options
-from simulation.scenario import load_scenario
+from simulation.scenario import Scenario, load_scenario
 from tests.simulation.row_control.rows import small_row
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import OneByOne
@@ -92,6 +92,36 @@ def test_runs_without_any_meter_are_told_apart() -> None:
     assert told["back_within_60_seconds_share_with_a_meter"] == 1.0
     assert told["runs_without_any_meter"] == 1
     assert told["work_of_oracle_without_any_meter"] == pytest.approx(0.6)
+    assert "work_of_oracle_without_any_meter_of_declared_worst" not in told
+
+
+def test_runs_without_any_meter_stand_beside_an_oracle_of_declared_worsts() -> None:
+    blind = made_row(
+        metered=False,
+        back_seconds=None,
+        work=[60.0, 60.0],
+        declared_oracle_work=[60.0, 65.0],
+        declared_back_seconds=8.0,
+    )
+    rows = [made_row(), blind, made_row(metered=False, back_seconds=None)]
+    told = figures(rows)
+    assert told["work_of_oracle_without_any_meter_of_declared_worst"] == pytest.approx(0.96)
+    assert told["back_within_60_seconds_share_without_any_meter_of_declared_worst"] == 1.0
+    assert told["back_within_60_seconds_share"] == pytest.approx(1 / 3)
+
+
+def test_the_oracle_of_declared_worsts_does_no_more_than_the_one_that_knows_draws() -> None:
+    scenario = small_row()
+    metered = [_metered(scenario, number) for number in range(100)]
+    row = one_run(scenario, 1, metered.index(False), 55.0)
+    assert 0.0 < sum(row["declared_oracle_work"]) <= sum(row["oracle_work"])
+    known = one_run(scenario, 1, metered.index(True), 55.0)
+    assert known["declared_oracle_work"] is known["declared_back_seconds"] is None
+
+
+def _metered(scenario: Scenario, number: int) -> bool:
+    draw = FaultRun.of(scenario, 1, number, 900.0).draw
+    return draw.meters or draw.bmcs
 
 
 def test_a_run_is_a_function_of_its_seed_and_compares_outside_of_its_faults() -> None:

@@ -65,6 +65,18 @@ def test_the_declared_worst_of_servers_leaves_less_for_work() -> None:
     assert worst.done[-1].sum() < row.oracle(floors).run(30.0, 0.25).done[-1].sum()
 
 
+def test_an_oracle_that_keeps_its_reserve_does_what_the_required_feeds_allow() -> None:
+    one = small_row()
+    two = one.model_copy(update={"row": one.row.model_copy(update={"redundancy": "2N"})})
+    row, pair = (RandomRow(RowPlant(scenario, START_NS), 1, BUSY) for scenario in (one, two))
+    floors = np.full(RowPlant(one, START_NS).n_gpus, 200.0)
+    single = row.oracle(floors).run(30.0, 0.25)
+    kept = pair.oracle(floors, keeps_reserve=True).run(30.0, 0.25)
+    np.testing.assert_array_equal(kept.done, single.done)
+    np.testing.assert_allclose(kept.load_ratio, single.load_ratio)
+    assert pair.oracle(floors).run(30.0, 0.25).done[-1].sum() > kept.done[-1].sum()
+
+
 def test_dark_servers_draw_and_do_nothing_and_a_step_of_everything_is_borne() -> None:
     plant = RowPlant(small_row(), START_NS)
     row = RandomRow(plant, 1, BUSY)
