@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from capacity.mix.mix_answer import Answer
 from capacity.mix.mix_errors import InfeasibleMix
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus, PlanReason
-from wattpack.api.conditions import Finding, set_condition
+from wattpack.api.conditions import Finding, own_conditions, set_condition
 from wattpack.errors import DeadlineExceededError, InputError
 
 __all__ = ["PlanVerdict", "accepted", "refused", "said_of", "solved", "told_of"]
@@ -71,7 +71,7 @@ def said_of(
     plan: CapacityPlan, figures: CapacityPlanStatus, verdict: PlanVerdict, wall_time_ns: int
 ) -> CapacityPlanStatus:
     """The status with these figures and this verdict; times move only when a status does."""
-    conditions = list(plan.status.conditions)
+    conditions = own_conditions(plan.status.conditions, ("Accepted", "Ready"))
     understood = PlanReason.VALID if verdict.is_accepted else verdict.reason
     words = "the spec is understood" if verdict.is_accepted else verdict.message
     for finding in (

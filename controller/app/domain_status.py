@@ -22,7 +22,7 @@ from controller.app.promisable_room import PromisableRoom
 from controller.app.risk_account import RiskAccount
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
-from controller.app.verdicts import VerdictBook
+from controller.app.verdicts import OWN_TYPES, VerdictBook
 from controller.budget import budget_notice
 from controller.guaranteed_case import unheld_nodes
 from controller.servers_aside import told_where_they_count
@@ -36,7 +36,7 @@ from wattpack.api import (
     PowerOverride,
     PowerPolicy,
 )
-from wattpack.api.conditions import Finding, set_condition
+from wattpack.api.conditions import Finding, own_conditions, set_condition
 from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus, PromisableWatts
 from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -283,7 +283,7 @@ class StatusThread(PeriodicThread):
     ) -> list[Condition]:
         """What was found, with the time of each condition's last change."""
         conditions: Sequence[Condition] = self._conditions.get(
-            domain.name, domain.status.conditions
+            domain.name, own_conditions(domain.status.conditions, OWN_TYPES)
         )
         aside = told_where_they_count(self._desired.counted_aside(), domain.name)
         for finding in found:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks, is_classified
 from controller.app.desired_state import ObjectId
 from wattpack.api import ApiObject, Condition, WorkloadProfile
-from wattpack.api.conditions import Finding, set_condition
+from wattpack.api.conditions import Finding, own_conditions, set_condition
 from wattpack.api.inventory import WorkloadProfileStatus
 from wattpack.api.object_meta import ApiModel
 from wattpack.errors import InputError
@@ -24,6 +24,7 @@ from wattpack.kube.port import JsonObject, Resource
 __all__ = ["PLANNING_KINDS", "PlanningStatus", "PlanningVerdicts"]
 
 PLANNING_KINDS: tuple[type[ApiObject], ...] = (WorkloadProfile,)
+_OWN_TYPES = ("Accepted", "Ready", "Classified")
 _IN_USE = (
     "controller and planner count by it for the pods whose label wattpack.io/workload names it"
 )
@@ -73,7 +74,7 @@ class PlanningVerdicts:
     ) -> list[Condition]:
         conditions = self._conditions.get(key)
         if conditions is None:
-            conditions = _conditions_of(body)
+            conditions = own_conditions(_conditions_of(body), _OWN_TYPES)
         for finding in _findings(body, refusal):
             conditions = set_condition(
                 conditions,

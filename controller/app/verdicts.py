@@ -13,17 +13,22 @@ from dataclasses import dataclass
 
 from capacity.gpu_profile import GpuProfile
 from controller.app.desired_state import Objects, Refusal
+from controller.app.odd_servers import MEMBERS_UNDERSTOOD
 from controller.budget import override_active, override_notice, override_objection
 from controller.tick_values import Topology
+from forecasting.forecast_book import FORECAST_TRUSTED
 from wattpack.api import GPUProfile, PowerDomain, PowerOverride, PowerPolicy
-from wattpack.api.conditions import Finding, set_condition
+from wattpack.api.conditions import Finding, own_conditions, set_condition
 from wattpack.api.inventory import GPUProfileStatus
 from wattpack.api.object_meta import ApiModel, Condition
 from wattpack.api.policy import PowerOverrideStatus, PowerPolicyStatus
 from wattpack.api.power_domain import PowerDomainStatus
 from wattpack.kube.port import Resource
 
-__all__ = ["Verdict", "VerdictBook"]
+__all__ = ["OWN_TYPES", "Verdict", "VerdictBook"]
+
+#: Conditions that the controller tells; a domain that runs has all of them.
+OWN_TYPES = frozenset({"Accepted", "Ready", "Degraded", FORECAST_TRUSTED, MEMBERS_UNDERSTOOD})
 
 ObjectKey = tuple[str, str]
 
@@ -177,7 +182,7 @@ class VerdictBook:
     def _judged(
         self, key: ObjectKey, earlier: Sequence[Condition], verdict: Verdict, wall_time_ns: int
     ) -> list[Condition]:
-        conditions = self._conditions.get(key, list(earlier))
+        conditions = self._conditions.get(key, own_conditions(earlier, OWN_TYPES))
         for kind in ("Accepted", "Ready"):
             conditions = set_condition(
                 conditions,

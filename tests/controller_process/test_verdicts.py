@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capacity.profile_library import gpu_profile_object, shipped_library
-from controller.app.domain_status import StatusThread
+from controller.app.domain_status import FIELD_MANAGER, StatusThread
 from controller.app.fleet import Fleet
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello
@@ -260,3 +260,42 @@ def test_an_override_that_does_other_than_it_seems_says_so(body: JsonObject, sai
     status, _, message = bench.conditions(OVERRIDES, "o")["Accepted"]
     assert status == "True"
     assert said in message
+
+
+def crowd(bench: Bench, resource: Resource, name: str, count: int) -> None:
+    """Somebody else fills the object's status with conditions of their own."""
+    stored = bench.api.get(resource, name, _space(resource))
+    told = {"status": "True", "reason": "Test", "message": "theirs"}
+    theirs = [{"type": f"Theirs{i}", **told} for i in range(count)]
+    body = {key: stored[key] for key in ("apiVersion", "kind")} | {
+        "metadata": {key: stored["metadata"].get(key) for key in ("name", "namespace")},
+        "status": {"conditions": theirs},
+    }
+    crowded = bench.api.apply(
+        resource, body, field_manager="somebody", namespace=_space(resource), subresource="status"
+    )
+    bench.cluster.put(resource, crowded, stored)
+
+
+@pytest.mark.parametrize("resource", [r for r in VALID if r is not PROFILES])
+def test_an_object_full_of_others_conditions_keeps_no_other_from_being_told(
+    resource: Resource,
+) -> None:
+    """A status holds 16 conditions; a tenant may write those of its WorkloadProfile."""
+    others = [(r, body) for r, body in VALID.items() if r is not resource]
+    bench = Bench((resource, VALID[resource]), *others, agents=False)
+    crowd(bench, resource, VALID[resource]["metadata"]["name"], 16)
+    for other, body in others:
+        assert "Accepted" in bench.conditions(other, body["metadata"]["name"])
+
+
+@pytest.mark.parametrize("resource", list(VALID))
+def test_others_conditions_stay_theirs(resource: Resource) -> None:
+    bench = Bench((resource, VALID[resource]), agents=False)
+    name = VALID[resource]["metadata"]["name"]
+    crowd(bench, resource, name, 3)
+    assert {"Theirs0", "Accepted"} <= bench.conditions(resource, name).keys()
+    owners = bench.api.field_owners(resource, name, _space(resource))
+    fields = [f for owner, owned in owners.items() if FIELD_MANAGER in str(owner) for f in owned]
+    assert "Accepted" in str(fields)
+    assert "Theirs0" not in str(fields)

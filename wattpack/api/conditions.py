@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wattpack.api.object_meta import Condition, ConditionStatus
@@ -74,6 +74,15 @@ def set_condition(
     if present is None:
         return [*conditions, new]
     return [new if condition.type == finding.type else condition for condition in conditions]
+
+
+def own_conditions(conditions: Sequence[Condition], types: Collection[str]) -> list[Condition]:
+    """Those of the types that a writer tells itself.
+
+    Server-side apply keeps what others tell; who repeats it owns it from then on, and a list full
+    of others' conditions has no room for one's own.
+    """
+    return [condition for condition in conditions if condition.type in types]
 
 
 def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
