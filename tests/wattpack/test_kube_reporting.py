@@ -146,6 +146,39 @@ def test_a_report_that_can_never_be_written_is_named_and_dropped(
     assert "drawKilowatts" in report.refused[0][1]
 
 
+def test_objects_that_the_api_refuses_use_up_no_others_budget(
+    kube: EmbeddedKube, bench: Bench, clock: ManualClock
+) -> None:
+    writer = StatusWriter(kube, clock, "test")
+    told, *refused = [name_of(bench.create_domain()) for _ in range(41)]
+    answers = 0
+    for second in range(120):
+        for name in refused:
+            writer.offer(DOMAINS, name, {"drawKilowatts": second})
+        writer.offer(DOMAINS, told, {"drawWatts": float(second)})
+        answers += len(writer.flush().refused)
+        clock.advance_seconds(1)
+    assert kube.get(DOMAINS, told)["status"]["drawWatts"] >= 100.0
+    assert answers == 2 * len(refused)
+
+
+def test_an_object_that_was_refused_is_written_a_minute_later_or_once_it_is_made_anew(
+    kube: EmbeddedKube, bench: Bench, clock: ManualClock
+) -> None:
+    writer = StatusWriter(kube, clock, "test")
+    first, second = (name_of(bench.create_domain()) for _ in range(2))
+    for name in (first, second):
+        writer.offer(DOMAINS, name, {"drawKilowatts": 1})
+    assert len(writer.flush().refused) == 2
+    writer.forget(DOMAINS, second)
+    for name in (first, second):
+        writer.offer(DOMAINS, name, {"drawWatts": 1.0})
+    report = writer.flush()
+    assert (report.written, report.waiting) == (1, 1)
+    clock.advance_seconds(60)
+    assert writer.flush().written == 1
+
+
 def test_an_event_tells_who_what_and_why(
     kube: EmbeddedKube, bench: Bench, clock: ManualClock
 ) -> None:

@@ -2,7 +2,8 @@
 
 Status is for summaries: it is written when a condition changes, otherwise at most every 10 s
 (GpuNode: 10 min), never without a change, and never faster than 10 writes a second in all.
-Between two writes only the newest report of an object is kept.
+Between two writes only the newest report of an object is kept. What the API refused is left alone
+for a minute: asked each second, ten such objects would use up the budget of all others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 10.0
 MIN_INTERVAL_SECONDS = 10.0
+#: After an answer that asking again cannot change: a role without the kind, a status that is full.
+REFUSED_SECONDS = 60.0
 MIN_INTERVAL_SECONDS_BY_PLURAL: Mapping[str, float] = {GpuNode.meta.plural: 600.0}
 
 Target = tuple[Resource, str, str]
@@ -64,7 +67,8 @@ class FlushReport:
     Attributes:
         written: Objects written now.
         waiting: Objects whose report waits for its time or for the budget.
-        refused: Objects whose report the API will never take, with its reason; dropped.
+        refused: Objects whose report the API will never take, with its reason; dropped, and their
+            next ones wait a minute.
     """
 
     written: int
@@ -101,6 +105,7 @@ class StatusWriter:
         self._bucket = write_budget(clock) if bucket is None else bucket
         self._offered: dict[Target, JsonObject] = {}
         self._written: dict[Target, _Written] = {}
+        self._refused_until_ns: dict[Target, int] = {}
         self._not_before_ns = clock.monotonic_ns()
 
     def offer(
@@ -117,13 +122,17 @@ class StatusWriter:
 
     def forget(self, resource: Resource, name: str, namespace: str = "") -> None:
         """Drop what is known of an object that is gone or was written by somebody else."""
-        self._offered.pop((resource, namespace, name), None)
-        self._written.pop((resource, namespace, name), None)
+        target = (resource, namespace, name)
+        self._offered.pop(target, None)
+        self._written.pop(target, None)
+        self._refused_until_ns.pop(target, None)
 
     def flush(self) -> FlushReport:
         """Write what is due, changed conditions first, until the budget is spent."""
         now_ns = self._clock.monotonic_ns()
         written, refused = 0, []
+        left_alone = self._refused_until_ns.items()
+        self._refused_until_ns = {target: at for target, at in left_alone if now_ns < at}
         if now_ns >= self._not_before_ns:
             for target in self._due(now_ns):
                 if not self._bucket.take(now_ns):
@@ -138,6 +147,7 @@ class StatusWriter:
                 except KubeError as error:
                     refused.append((target, str(error)))
                     self.forget(target[0], target[2], target[1])
+                    self._refused_until_ns[target] = now_ns + seconds_to_ns(REFUSED_SECONDS)
         return FlushReport(written, len(self._offered), tuple(refused))
 
     def _write(self, target: Target, now_ns: int) -> int:
@@ -163,6 +173,8 @@ class StatusWriter:
         """Whose report may be written now: urgent ones first, then the longest unwritten."""
         ranked = []
         for order, (target, status) in enumerate(self._offered.items()):
+            if target in self._refused_until_ns:
+                continue
             last = self._written.get(target)
             is_urgent = last is None or _judgement(last.status) != _judgement(status)
             seconds = MIN_INTERVAL_SECONDS_BY_PLURAL.get(target[0].plural, MIN_INTERVAL_SECONDS)
