@@ -82,6 +82,8 @@ class TaintThread(PeriodicThread):
         self._outcome: TickOutcome | None = None
         self._began_ns: int | None = None
         self._held_ns: dict[str, int] = {}
+        #: The node that was refused last: the next look begins behind it.
+        self._refused = ""
         self._not_before_ns = clock.monotonic_ns()
 
     def take(self, outcome: TickOutcome) -> None:
@@ -117,7 +119,8 @@ class TaintThread(PeriodicThread):
             nodes = dict(self._store.objects.nodes)
         grid = self._desired.grid
         self._held_ns = {name: at for name, at in self._held_ns.items() if name in nodes}
-        for name, node in nodes.items():
+        for name in sorted(nodes, key=lambda name: (name <= self._refused, name)):
+            node = nodes[name]
             member = members.get(name)
             word = self._word(name, node, member, grid, now_ns)
             operations = taint_patch(node, wanted=wanted_taint(word))
@@ -170,7 +173,10 @@ class TaintThread(PeriodicThread):
             return True
         except KubeError as error:
             asked = error.retry_after_seconds if isinstance(error, TransientError) else None
-            seconds = (asked or 1.0) if isinstance(error, TransientError) else REFUSED_SECONDS
+            seconds = asked or 1.0
+            if not isinstance(error, TransientError):
+                # Others may be allowed: an admission webhook judges each node by itself.
+                seconds, self._refused = REFUSED_SECONDS, name
             self._not_before_ns = self._clock.monotonic_ns() + seconds_to_ns(seconds)
             log.warning("taint of node %s waits %.1f s: %s", name, seconds, error)
             return False

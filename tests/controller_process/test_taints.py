@@ -30,7 +30,7 @@ from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock
 from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.json_patch import apply_json_patch
-from wattpack.kube.port import EVENTS, NODES, ForbiddenError, JsonObject, KubeApi
+from wattpack.kube.port import EVENTS, NODES, ForbiddenError, JsonObject, KubeApi, Resource
 from wattpack.kube.write_budget import TokenBucket, write_budget
 from wattpack.power.power_grid import PowerGrid
 
@@ -422,7 +422,29 @@ def test_without_the_right_to_patch_nodes_the_api_is_left_alone_for_a_minute() -
         bench.look(unheld=[0, 1])
     assert asked == ["node-0"]
     bench.look(unheld=[0, 1], after=60)
-    assert asked == ["node-0", "node-0"]
+    assert asked == ["node-0", "node-1"]
+
+
+def test_a_node_that_a_webhook_keeps_as_it_is_holds_up_no_other() -> None:
+    class Webhook:
+        def __init__(self, kube: EmbeddedKube) -> None:
+            self.kube = kube
+
+        def patch_json(self, resource: Resource, name: str, operations: Any) -> JsonObject:
+            if name == "node-0":
+                raise ForbiddenError('admission webhook "nodes.example" denied the request')
+            return self.kube.patch_json(resource, name, operations)
+
+        def create(self, *arguments: Any) -> JsonObject:
+            return self.kube.create(*arguments)
+
+    bench = Bench(api=Webhook)  # type: ignore[arg-type]
+    bench.listen(unheld=[0, 1])
+    assert bench.tainted() == []
+    bench.look(unheld=[0, 1], after=60)
+    assert bench.tainted() == ["node-1"]
+    bench.look(after=60)
+    assert bench.tainted() == []
 
 
 def test_without_a_new_outcome_nothing_is_judged() -> None:
