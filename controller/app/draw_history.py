@@ -43,15 +43,17 @@ class DrawHistory:
 
     def __init__(self, file: str, retention: Retention = DEFAULT_RETENTION) -> None:
         self._store = HistoryStore(file, TICK_BUSY_SECONDS, retention=retention) if file else None
-        self._next_ns = 0
+        self._taken_ns = -PERIOD_NS
         self.failures = 0
         self.size_bytes = 0
 
     def take(self, outcome: TickOutcome) -> None:
         """Keep the outcome if a sample is due, and let go of what is too old or too much."""
-        if self._store is None or outcome.wall_time_ns < self._next_ns:
+        # A clock that is set back must not end the history until it is where it was.
+        passed_ns = outcome.wall_time_ns - self._taken_ns
+        if self._store is None or 0 <= passed_ns < PERIOD_NS:
             return
-        self._next_ns = outcome.wall_time_ns + PERIOD_NS
+        self._taken_ns = outcome.wall_time_ns
         at_seconds = outcome.wall_time_ns / NS_PER_SECOND
         rows = [
             (at_seconds, f"{SERIES}{name}", watts) for name, watts in outcome.measured_watts.items()

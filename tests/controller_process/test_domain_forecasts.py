@@ -233,6 +233,18 @@ def test_the_history_keeps_what_share_of_gpus_caps_held(row: Row, tmp_path: Path
     assert share == pytest.approx(1 / len(reason))
 
 
+def test_a_clock_that_is_set_back_does_not_stop_the_history(row: Row, tmp_path: Path) -> None:
+    file = str(tmp_path / "history.sqlite")
+    history = DrawHistory(file)
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    hour = outcome.wall_time_ns // HOUR_NS
+    history.take(replace(outcome, wall_time_ns=outcome.wall_time_ns + 24 * HOUR_NS))
+    history.take(outcome)
+    history.close()
+    assert [*DrawHistory(file).hourly_maxima((hour + 1) * HOUR_NS)["row"]] == [hour]
+
+
 def test_a_start_takes_the_recorded_day_for_its_fallback(row: Row) -> None:
     hour = row.clock.wall_time_ns() // HOUR_NS
     reader = ForecastReader(row.cluster.store)
