@@ -303,7 +303,9 @@ class Ticker:
     ) -> list[LiveDecision]:
         return [
             LiveDecision(
-                id=f"{self._identity.replica}-{epoch}-{self._count}-{position}",
+                # By time, not by count: a replica that starts again, or has not led yet, counts
+                # from the beginning, and its rows would take the place of those before.
+                id=f"{self._identity.replica}-{epoch}-{wall_time_ns}-{position}",
                 wall_time_ns=wall_time_ns,
                 epoch=epoch,
                 domain=transition.domain,

@@ -43,9 +43,10 @@ class Leader:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.term = Leadership(3, True, True)
 
     def leadership(self) -> Leadership:
-        return Leadership(3, True, True)
+        return self.term
 
     def raise_epoch_above(self, epoch: int) -> None:
         self.asked.append(epoch)
@@ -69,6 +70,7 @@ class Bench:
         cluster: Cluster,
         fleet: Fleet,
         works: Callable[[], Mapping[str, PodWork]] = dict,
+        audit: DecisionLog | None = None,
     ) -> None:
         self.cluster, self.fleet, self.clock, self.leader = cluster, fleet, ManualClock(), Leader()
         self.meters = Meters()
@@ -81,7 +83,7 @@ class Bench:
                 leadership=self.leader,
                 meters=self.meters,
                 clock=self.clock,
-                audit=DecisionLog(":memory:"),
+                audit=audit or DecisionLog(":memory:"),
                 metrics=ControllerMetrics(),
                 send=self._send,
                 works=works,
@@ -279,6 +281,24 @@ def test_an_audit_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
         DecisionLog(file)
     with pytest.raises(InputError, match="audit_file"):
         DecisionLog(tmp_path / "missing" / "audit.db")
+
+
+def test_a_standby_that_starts_again_keeps_what_it_decided_before(tmp_path: Path) -> None:
+    kept = []
+    for start in range(3):
+        log = DecisionLog(tmp_path / "audit.sqlite")
+        fleet = Fleet()
+        fleet.hello(make_hello("node-1"))
+        bench = Bench(make_cluster(make_node("node-1")), fleet, audit=log)
+        bench.leader.term = Leadership(0, False, False)
+        bench.clock.advance_seconds(3600.0 * start)
+        bench.tick("node-1")
+        for _ in range(10):
+            bench.tick()
+        kept.append(len(log.newest(100)))
+        log.close()
+    assert kept == [kept[0], 2 * kept[0], 3 * kept[0]]
+    assert kept[0] > 0
 
 
 def test_somebody_who_locks_the_audit_file_costs_rows_and_no_tick(tmp_path: Path) -> None:
