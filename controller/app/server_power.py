@@ -78,7 +78,7 @@ class ServerPower(PeriodicThread, ServerPowerSource):
         return self._max_age_ns
 
     def read(self) -> Mapping[str, ServerReading]:
-        """As they came last; who takes them judges their age."""
+        """The last good one of each server; who takes them judges their age."""
         return self._readings
 
     def stop(self, patience_seconds: float = 5.0) -> None:
@@ -87,7 +87,7 @@ class ServerPower(PeriodicThread, ServerPowerSource):
         self._api.close()
 
     def run_once(self) -> None:
-        """Ask once; without an answer the last readings age."""
+        """Ask once; without an answer, or a place in it, the last readings age."""
         try:
             refused = self._ask()
         except WattpackError as error:
@@ -111,8 +111,10 @@ class ServerPower(PeriodicThread, ServerPowerSource):
                 # A clock that is ahead of ours must not make a reading one of the future.
                 age_ns = max(0, seconds_to_ns(age_seconds))
                 found[name] = ServerReading(watts[name], now_ns - age_ns)
+        # Who is not among them was not scraped now, or nobody was since Prometheus began again.
+        before = {n: r for n, r in self._readings.items() if now_ns - r.time_ns <= self._max_age_ns}
         # Replaced whole: the tick reads it from another thread.
-        self._readings = found
+        self._readings = {**before, **found}
         return refused
 
     def _by_server(self, query: str, at_seconds: float) -> dict[str, float]:

@@ -90,12 +90,33 @@ def test_a_bmc_that_tells_nonsense_is_told_once_and_blinds_nobody_to_the_others(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = Exporter()
-    exporter.read()
     exporter.series = [({"node": "node-1"}, value), ({"node": "node-2"}, "8000")]
     with caplog.at_level(logging.WARNING):
         assert [exporter.read() for _ in range(3)] == [{"node-2": 8000.0}] * 3
     (record,) = caplog.records
     assert "node-1: expected AC watts" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        [],
+        [({"node": "node-2"}, "8000")],
+        [({"node": "node-1"}, "NaN")],
+        [({"node": "node-1", "supply": str(i)}, "4500") for i in range(2)],
+    ],
+    ids=["prometheus-began-again", "not-scraped", "nonsense", "twice"],
+)
+def test_a_server_that_one_answer_lacks_keeps_its_last_reading_which_ages(
+    series: list[tuple[dict[str, str], Any]],
+) -> None:
+    exporter = Exporter()
+    exporter.read()
+    exporter.series = series
+    exporter.clock.advance_seconds(25)
+    assert exporter.read()["node-1"] == 9000.0
+    exporter.clock.advance_seconds(1)
+    assert "node-1" not in exporter.read()
 
 
 @pytest.mark.parametrize("value", ["many", 9000])
