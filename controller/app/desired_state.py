@@ -36,6 +36,10 @@ from wattpack.power.power_grid import accepted_domains
 log = logging.getLogger(__name__)
 
 
+MOST_GONE_NODES = 4096
+"""Deleted Node objects that are remembered: more than the servers of one cluster, and bounded where
+servers under ever new names come and go."""
+
 ObjectId = tuple[str, str, str]
 """Kind, namespace (empty for cluster-wide kinds) and name."""
 
@@ -93,8 +97,8 @@ class ObjectStore:
         self._changed_works: dict[ObjectName, PodWorks] = {}
         self.forecasts = ForecastBook(authority)
         self.forecast_version = 0
-        #: Deleted Node objects whose machines may still draw power.
-        self.gone_nodes: set[str] = set()
+        #: Labels of deleted Node objects, whose machines may still draw power, the newest last.
+        self.gone_nodes: dict[str, Mapping[str, str]] = {}
         self._unreadable: dict[tuple[str, str], Refusal] = {}
         self._ended: set[ObjectId] = set()
 
@@ -256,10 +260,18 @@ class ObjectStore:
             if not gone:
                 kept[name] = body
             if kept is self.objects.nodes:
-                (self.gone_nodes.add if gone else self.gone_nodes.discard)(name)
+                self._remember_gone(name, body, gone=gone)
             if not gone and old is not None and _told(old) == _told(body):
                 return
         self.version += 1
+
+    def _remember_gone(self, name: str, body: JsonObject, *, gone: bool) -> None:
+        """By the labels that it had, a machine that goes on drawing counts where it hangs."""
+        self.gone_nodes.pop(name, None)
+        if gone:
+            self.gone_nodes[name] = _labels(body) or {}
+        while len(self.gone_nodes) > MOST_GONE_NODES:
+            del self.gone_nodes[next(iter(self.gone_nodes))]
 
 
 _MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
@@ -280,8 +292,9 @@ def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own
     return parsed.spec
 
 
-def _labels(body: JsonObject) -> object:
-    return body["metadata"].get("labels")
+def _labels(body: JsonObject) -> Mapping[str, str] | None:
+    labels: Mapping[str, str] | None = body["metadata"].get("labels")
+    return labels
 
 
 def _said_of_work(body: JsonObject | None) -> object:

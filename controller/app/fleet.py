@@ -164,16 +164,15 @@ class Fleet:
         A machine that still reports draws power and is counted, whatever the API says.
         """
         with self._lock:
-            gone = [name for name in nodes if self._is_silent(name, now_ns)]
+            known = (name for name in nodes if name in self._nodes)
+            gone = [name for name in known if self._is_silent(name, now_ns)]
         for name in gone:
             self.forget(name)
         return gone
 
     def _is_silent(self, node: str, now_ns: int) -> bool:
-        record = self._nodes.get(node)
-        if record is None or record.sample is None:
-            return True
-        return now_ns - record.sample.received_ns > FORGET_AFTER_NS
+        sample = self._nodes[node].sample
+        return sample is None or now_ns - sample.received_ns > FORGET_AFTER_NS
 
     def temperatures_celsius(self, topology: Topology) -> FloatArray:
         """As the boards said last, NaN if unknown, (n_gpus,)."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
@@ -27,6 +28,7 @@ from wattpack.object_names import GPU_MODEL_LABELS
 __all__ = ["Members", "find_members", "stand_in"]
 
 _UNHEARD = "unheard"
+_NOBODY: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ def find_members(
     objects: Mapping[str, JsonObject],
     book: ProfileBook,
     seen: Mapping[str, SeenWork] | None = None,
+    gone: Mapping[str, Mapping[str, str]] = _NOBODY,
 ) -> Members:
     """All servers with GPUs.
 
@@ -59,6 +62,7 @@ def find_members(
         objects: Node objects by name.
         book: GPU types.
         seen: What the units of boards tell of their work, by UUID.
+        gone: Labels of Node objects that were deleted, by name: what still reports hangs there.
     """
     members, owner = Members(), _owners(records)
     for record in records:
@@ -89,7 +93,8 @@ def find_members(
         known = plain and not any(
             r.name == record.name and r.reason == "UnknownGpuModel" for r in members.refusals
         )
-        labels = _labels(objects.get(record.name, {}))
+        body = objects.get(record.name)
+        labels = gone.get(record.name, {}) if body is None else _labels(body)
         members.heard.append(NodeSpec(record.name, gpus, labels, record.host_unit and known))
     heard = {record.name for record in records}
     for name, body in objects.items():

@@ -85,12 +85,14 @@ class DesiredTopology:
         return self._seen[1]
 
     def forget_gone(self, fleet: Fleet, now_ns: int) -> None:
-        """Drop silent servers whose Node objects were deleted; what still reports is counted."""
+        """Drop silent servers whose Node objects were deleted; what still reports is counted.
+
+        Also one that was dropped and speaks again, until it is silent once more.
+        """
         with self._store.lock:
             gone = list(self._store.gone_nodes)
         for name in fleet.forget_silent(gone, now_ns) if gone else ():
             log.info("node %s was deleted and is silent: no longer counted", name)
-            self._store.gone_nodes.discard(name)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Objects and nodes whose newest state does not run."""
@@ -172,9 +174,9 @@ class DesiredTopology:
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
             objects, profiles = self._store.snapshot(), self._store.profiles
-            works = self._store.works()
+            works, gone = self._store.works(), dict(self._store.gone_nodes)
         seen = {uuid: board.work for uuid, board in self._seen[1].items()}
-        members = find_members(records, objects.nodes, profiles, seen)
+        members = find_members(records, objects.nodes, profiles, seen, gone)
         uses = pod_specs(records, members, objects.pods, works)
         refused_policies = self._judge_policies(objects.policies)
         domains, waiting = _held_back(objects.domains, members)

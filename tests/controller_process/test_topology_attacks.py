@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from controller.app.desired_state import MOST_GONE_NODES
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.commitments import holding, initial_commitments
 from controller.tick_values import Observations, PowerSettings, Tick, Topology
@@ -303,3 +304,40 @@ def test_a_deleted_node_is_dropped_once_it_is_silent() -> None:
     assert len(fleet.records()) == 2
     cluster.desired.forget_gone(fleet, 61 * 10**9)
     assert [r.name for r in fleet.records()] == ["node-1"]
+
+
+def test_a_deleted_node_that_still_reports_counts_where_it_hung() -> None:
+    """Members are found by their labels, and these go with the Node object."""
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    fleet = make_fleet(make_hello("node-1"), make_hello("node-2"))
+    for name in ("node-1", "node-2"):
+        fleet.report(make_report(name), received_ns=0)
+    before = running(cluster, fleet)
+    cluster.remove(NODES, make_node("node-2"))
+    cluster.desired.forget_gone(fleet, SECOND)
+    after = running(cluster, fleet)
+    assert after.node_names == before.node_names
+    assert after.guaranteed_watts.tolist() == before.guaranteed_watts.tolist()
+    cluster.desired.forget_gone(fleet, 61 * SECOND)
+    assert running(cluster, fleet).node_names == ("node-1",)
+
+
+def test_a_deleted_node_that_comes_back_and_goes_again_is_dropped_again() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    fleet = make_fleet(make_hello("node-1"), make_hello("node-2"))
+    cluster.remove(NODES, make_node("node-2"))
+    for minute in (0, 10, 20):
+        for name in ("node-1", "node-2"):
+            fleet.hello(make_hello(name))
+            fleet.report(make_report(name, sequence=minute + 1), received_ns=minute * 60 * SECOND)
+        assert running(cluster, fleet).node_names == ("node-1", "node-2")
+        cluster.desired.forget_gone(fleet, (minute + 5) * 60 * SECOND)
+        assert running(cluster, fleet).node_names == ("node-1",)
+
+
+def test_deleted_nodes_are_not_remembered_without_bound() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    for i in range(MOST_GONE_NODES + 10):
+        cluster.remove(NODES, make_node(f"gone-{i}"))
+    assert len(cluster.store.gone_nodes) == MOST_GONE_NODES
+    assert f"gone-{MOST_GONE_NODES + 9}" in cluster.store.gone_nodes
