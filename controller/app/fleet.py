@@ -152,6 +152,11 @@ class Fleet:
         with self._lock:
             return [self._nodes[name] for name in sorted(self._nodes)]
 
+    def knows(self, node: str) -> bool:
+        """Whether a node has said hello and was not forgotten since."""
+        with self._lock:
+            return node in self._nodes
+
     def forget(self, node: str) -> None:
         """Drop a node that is no longer part of the cluster."""
         with self._lock:

@@ -77,6 +77,10 @@ class Hearing(Generic[S]):
             self._follow(node, streams.spoke(node, stream, report.nonce, now_ns))
             if streams.heard(node) is not stream:
                 return None
+        if not self._fleet.knows(node):
+            # It was forgotten, deleted and silent, and its stream outlived the silence: a machine
+            # that speaks draws power and is counted.
+            self._fleet.hello(stream.hello)
         arrival = self._fleet.report(report, now_ns)
         streams.spoke(node, stream, report.nonce, now_ns)
         return arrival

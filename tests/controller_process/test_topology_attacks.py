@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from controller.app.desired_state import MOST_GONE_NODES
 from controller.app.fleet import DomainInputs, Fleet, Leadership
+from controller.app.hearing import Hearing
 from controller.commitments import holding, initial_commitments
 from controller.tick_values import Observations, PowerSettings, Tick, Topology
 from tests.controller_process.messages import make_hello, make_reading, make_report
@@ -341,3 +344,30 @@ def test_deleted_nodes_are_not_remembered_without_bound() -> None:
         cluster.remove(NODES, make_node(f"gone-{i}"))
     assert len(cluster.store.gone_nodes) == MOST_GONE_NODES
     assert f"gone-{MOST_GONE_NODES + 9}" in cluster.store.gone_nodes
+
+
+@dataclass
+class Speaker:
+    """An agent's stream."""
+
+    hello: power_pb2.Hello
+
+    def end(self) -> None:
+        """Nobody ends it here."""
+
+
+def test_a_deleted_node_whose_stream_outlived_its_silence_is_counted_again() -> None:
+    """A machine that was stopped for a minute, say."""
+    cluster, fleet = make_cluster(make_node("node-1"), make_node("node-2")), Fleet()
+    hearing: Hearing[Speaker] = Hearing(fleet)
+    streams = {name: Speaker(make_hello(name)) for name in ("node-1", "node-2")}
+    for name, stream in streams.items():
+        hearing.opened(name, stream, 0)
+        hearing.report(name, stream, make_report(name, sequence=1), 0)
+    cluster.remove(NODES, make_node("node-2"))
+    cluster.desired.forget_gone(fleet, 61 * SECOND)
+    assert running(cluster, fleet).node_names == ("node-1",)
+    for i in range(2):
+        report = make_report("node-2", sequence=2 + i)
+        hearing.report("node-2", streams["node-2"], report, (62 + i) * SECOND)
+    assert running(cluster, fleet).node_names == ("node-1", "node-2")
