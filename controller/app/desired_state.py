@@ -314,8 +314,11 @@ def _told(body: JsonObject) -> object:
 
 
 def _matters(old: JsonObject | None, new: JsonObject | None) -> bool:
-    """Whether a pod's change can move priorities: it appeared, went, or was bound."""
-    if old is None or new is None:
+    """Whether a pod's change can move priorities: it appeared, went, was bound, or is another.
+
+    An informer that lost its watch tells a pod's end and its successor's begin as one change.
+    """
+    if old is None or new is None or _uid(old) != _uid(new):
         return True
     return bool(
         old["spec"].get("nodeName") != new["spec"].get("nodeName") or _labels(old) != _labels(new)

@@ -371,3 +371,23 @@ def test_a_deleted_node_whose_stream_outlived_its_silence_is_counted_again() -> 
         report = make_report("node-2", sequence=2 + i)
         hearing.report("node-2", streams["node-2"], report, (62 + i) * SECOND)
     assert running(cluster, fleet).node_names == ("node-1", "node-2")
+
+
+def test_a_pod_that_took_anothers_name_unseen_rules_by_its_own_class() -> None:
+    """As after a lost watch: of a StatefulSet's pod and its successor only the last is seen."""
+    cluster = make_cluster(make_node("node-1"))
+    for name, priority in (("high", 900), ("low", 10)):
+        selector = {"priorityClasses": [name]}
+        spec = {"priority": priority, "selector": selector}
+        cluster.put(POLICIES, make_object("PowerPolicy", name, spec))
+    old, new = (
+        make_pod("web-0", node="node-1", priorityClassName=name, metadata={"uid": name})
+        for name in ("low", "high")
+    )
+    cluster.put(PODS, old)
+    fleet = make_fleet(make_hello("node-1"))
+    use = power_pb2.PodUse(namespace="team", name="web-0", device_uuids=["node-1-gpu-0"])
+    fleet.report(make_report(pods=[use]), received_ns=1)
+    assert running(cluster, fleet).priority[0] == 10
+    cluster.put(PODS, new, old)
+    assert running(cluster, fleet).priority[0] == 900
