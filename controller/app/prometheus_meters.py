@@ -27,6 +27,7 @@ HIGHEST_WATTS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
+    query: str
     watts: float
     time_ns: int
     max_age_ns: int
@@ -121,9 +122,15 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         return max(1, due_ns - self._clock.monotonic_ns())
 
     def ask_all(self) -> None:
-        """Ask every meter once; one that does not answer keeps its last reading, which ages."""
+        """Ask every meter once; one that does not answer keeps its last reading, which ages.
+
+        A reading of another query is another meter's: who mends a query that read kW as W must not
+        be shown its figures any more.
+        """
         specs = {name: spec for name, spec in self._specs().items() if spec.prometheus_query}
-        fresh = {name: reading for name, reading in self._readings.items() if name in specs}
+        queries = {name: spec.prometheus_query for name, spec in specs.items()}
+        before = {n: r for n, r in self._readings.items() if queries.get(n) == r.query}
+        fresh = dict(before)
         for name, spec in specs.items():
             if self._stopping:
                 return
@@ -133,7 +140,6 @@ class PrometheusMeters(PeriodicThread, MeterSource):
                 self._told.tell(name, str(error))
             else:
                 self._told.tell(name, "")
-        before = self._readings
         # Replaced whole: the tick reads it from another thread.
         self._readings = fresh
         known = ((reading.watts, before.get(name)) for name, reading in fresh.items())
@@ -159,7 +165,7 @@ class PrometheusMeters(PeriodicThread, MeterSource):
             raise InputError(self._what.field, expected, f"one {age_seconds:.0f} s old", query)
         # A clock that is ahead of ours must not make a reading one of the future.
         time_ns = now_ns - max(0, seconds_to_ns(age_seconds))
-        return _Reading(watts, time_ns, seconds_to_ns(spec.max_age_seconds))
+        return _Reading(query, watts, time_ns, seconds_to_ns(spec.max_age_seconds))
 
     def _one(self, query: str, at_seconds: float) -> float:
         body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)

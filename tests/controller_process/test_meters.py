@@ -107,6 +107,14 @@ def test_a_domain_that_lost_its_meter_is_forgotten(rig: Rig) -> None:
     assert rig.meters.read() == {}
 
 
+def test_a_reading_of_a_query_that_was_mended_is_no_reading_of_the_new_one(rig: Rig) -> None:
+    rig.meters.ask_all()
+    rig.specs = {"row": MeterSpec(prometheus_query=f"1000 * {QUERY}", max_age_seconds=3600)}
+    rig.meter.answer = lambda: httpx.Response(503)
+    rig.meters.ask_all()
+    assert rig.meters.read() == {}
+
+
 @pytest.mark.parametrize("watts", ["-1", "NaN", "+Inf", "many", 12, None])
 def test_what_is_no_power_is_no_reading(rig: Rig, watts: Any) -> None:
     rig.meter.watts = watts
