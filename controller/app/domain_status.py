@@ -127,7 +127,7 @@ class StatusThread(PeriodicThread):
         self._forget_ended()
         leads = outcome.seen.leading if outcome is not None else self._leading()
         if not leads:
-            self._forget_risks()
+            self._stand_by()
             return
         if outcome is not None:
             self._count_windows(outcome)
@@ -151,7 +151,11 @@ class StatusThread(PeriodicThread):
             if kind == PowerDomain.meta.kind:
                 self._conditions.pop(name, None)
 
-    def _forget_risks(self) -> None:
+    def _stand_by(self) -> None:
+        """Who leads may tell otherwise, so that our own words say nothing of what stands there."""
+        self._writer.forget_all()
+        self._verdicts, self._planning = VerdictBook(), PlanningVerdicts()
+        self._conditions.clear()
         if self.promisable is not None:
             self.promisable.forget()
         if self.account is not None:

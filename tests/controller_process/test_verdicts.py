@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -299,3 +300,36 @@ def test_others_conditions_stay_theirs(resource: Resource) -> None:
     fields = [f for owner, owned in owners.items() if FIELD_MANAGER in str(owner) for f in owned]
     assert "Accepted" in str(fields)
     assert "Theirs0" not in str(fields)
+
+
+def test_a_replica_that_leads_again_tells_what_another_leader_told_otherwise() -> None:
+    """What it wrote in its earlier term says nothing of what stands there now."""
+    aisle = make_domain("aisle")
+    bench = Bench(*[(DOMAINS, d) for d in (make_domain(), aisle)])
+    bench.put(OVERRIDES, override(domain="aisle"))
+    terms = {"a": True, "b": False}
+    replicas = {
+        name: StatusThread(
+            bench.api,
+            bench.clock,
+            bench.cluster.desired,
+            name,
+            leading=partial(terms.__getitem__, name),
+        )
+        for name in terms
+    }
+
+    def told_by(leader: str) -> tuple[str, str, str]:
+        bench.cluster.desired.topology(bench.fleet)
+        for name, replica in replicas.items():
+            terms[name] = name == leader
+            replica.run_once()
+        bench.status = replicas[leader]
+        return bench.conditions(OVERRIDES, "o")["Accepted"]
+
+    first = told_by("a")
+    assert first[0] == "True"
+    bench.cluster.remove(DOMAINS, aisle)
+    assert told_by("b")[1] == "NoSuchTarget"
+    bench.cluster.put(DOMAINS, bench.api.get(DOMAINS, "aisle"))
+    assert told_by("a") == first

@@ -127,6 +127,12 @@ class StatusWriter:
         self._written.pop(target, None)
         self._refused_until_ns.pop(target, None)
 
+    def forget_all(self) -> None:
+        """Drop what is known of every object: another process writes them now."""
+        self._offered.clear()
+        self._written.clear()
+        self._refused_until_ns.clear()
+
     def flush(self) -> FlushReport:
         """Write what is due, changed conditions first, until the budget is spent."""
         now_ns = self._clock.monotonic_ns()
