@@ -27,6 +27,10 @@ RISE_WINDOW_NS = 2 * NS_PER_SECOND
 """The in-band reaction time for which bands count a rise."""
 
 
+HIGHEST_WATTS, HIGHEST_JOULES = 5000.0, 1e15
+"""No board gives more; controllers refuse the whole report of a node that says so."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceSample:
     """What is known of one device.
@@ -65,6 +69,24 @@ class DeviceSample:
 
 Point = tuple[int, float, float | None]
 """(monotonic_ns, watts, energy_joules)"""
+
+
+def _nonsense(reading: GpuReading) -> str:
+    """What of a reading no board can give, empty for nothing: a sensor's all-ones, say."""
+    for watts in (reading.draw_watts, reading.instant_draw_watts):
+        if watts is not None and not 0.0 <= watts <= HIGHEST_WATTS:
+            return f"{watts:g} W is no board's power"
+    joules = reading.energy_joules
+    if joules is not None and not 0.0 <= joules <= HIGHEST_JOULES:
+        return f"{joules:g} J is no board's energy"
+    return ""
+
+
+def _can_be(limits: PowerLimits | None) -> bool:
+    """Whether they were read and a board may have them."""
+    if limits is None:
+        return False
+    return max(limits.max_watts, limits.limit_watts, limits.enforced_limit_watts) <= HIGHEST_WATTS
 
 
 def _energy_mean(ring: Sequence[Point]) -> float | None:
@@ -168,6 +190,8 @@ class Sampler:
         if outcome.reading is None:
             return replace(sample, error=outcome.error)
         reading = outcome.reading
+        if nonsense := _nonsense(reading):
+            return replace(sample, error=GpuStale(f"{sample.identity.uuid}: {nonsense}"))
         doubt = self._watches[i].look(reading)
         ring = self._rings[i]
         ring.append((reading.monotonic_ns, reading.draw_watts, reading.energy_joules))
@@ -182,7 +206,7 @@ class Sampler:
         return DeviceSample(
             identity=sample.identity,
             reading=reading,
-            limits=outcome.limits or sample.limits,
+            limits=outcome.limits if _can_be(outcome.limits) else sample.limits,
             max_clock_mhz=outcome.max_clock_mhz or sample.max_clock_mhz,
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=GpuStale(f"{sample.identity.uuid}: {doubt}") if doubt else None,

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu.device import GpuLost, GpuReading, GpuTimeout
+from controller.app.agent_reports import describe, read_report
+from gpu.device import GpuLost, GpuReading, GpuTimeout, PowerLimits
 from gpu.device_reader import Extra, InlineReader
+from telemetry.report_messages import build_hello, build_report
 from telemetry.sampler import Point, RiseTracker, Sampler
 from tests.examples import examples
-from tests.telemetry.telemetry_builders import SECOND, ScriptedDevice, reading
+from tests.telemetry.telemetry_builders import (
+    SECOND,
+    ScriptedDevice,
+    actuator_status,
+    device_status,
+    limits,
+    node_state,
+    reading,
+)
 from wattpack.errors import InputError
 from wattpack.power import energy_trust
 from wattpack.power.energy_trust import ENERGY_WINDOW_NS
@@ -148,3 +159,48 @@ def test_the_ring_holds_its_span_and_no_more() -> None:
 def test_a_ring_shorter_than_the_energy_window_is_refused() -> None:
     with pytest.raises(InputError):
         Sampler(InlineReader([]), ring_ns=ENERGY_WINDOW_NS - 1)
+
+
+ALL_ONES = (2**32 - 1) / 1000.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"draw_watts": ALL_ONES},
+        {"draw_watts": float("nan")},
+        {"draw_watts": -1.0},
+        {"instant_draw_watts": ALL_ONES},
+        {"energy_joules": (2**64 - 1) / 1000.0},
+    ],
+    ids=str,
+)
+def test_a_board_whose_sensor_breaks_takes_no_other_of_its_server_with_it(
+    changes: dict[str, float],
+) -> None:
+    """A report with a figure that no board can give is refused as a whole."""
+    odd: dict[str, float] = {}
+    device = ScriptedDevice(0, lambda t: reading(at_ns=t, **odd))
+    sampler = sampler_of(device, ScriptedDevice(1, lambda t: reading(300.0, t)))
+    devices = describe(build_hello(node_state(*sampler.sample(SECOND)), "1", host_unit=True))
+    odd |= changes
+    actuator = actuator_status(device_status("GPU-0"), device_status("GPU-1"))
+    report = build_report(node_state(*sampler.sample(2 * SECOND), actuator=actuator), 1)
+    taken = read_report(report, devices, 0)
+    assert np.isnan(taken.draw_watts).tolist() == [True, False]
+    assert taken.controlled.all()
+    assert "is no board's" in str(sampler.samples()[0].error)
+    odd.clear()
+    assert sampler.sample(3 * SECOND)[0].fresh
+
+
+def test_limits_that_no_board_has_are_not_taken() -> None:
+    class Odd(ScriptedDevice):
+        def limits(self) -> PowerLimits:
+            return limits(enforced_limit_watts=ALL_ONES)
+
+    sampler = sampler_of(Odd(0, lambda t: reading(at_ns=t)))
+    (sample,) = sampler.sample(SECOND)
+    assert sample.limits is None
+    assert sample.fresh
+    assert describe(build_hello(node_state(sample), "1", host_unit=True))
