@@ -96,7 +96,8 @@ class Fleet:
                 devices,
                 hello.instance,
                 joined=self._hellos if known is None else known.joined,
-                rebooted=rebooted,
+                # No tick has seen that boot yet: another hello of it does not make it an old one.
+                rebooted=rebooted or (known is not None and known.rebooted),
             )
             self._version += 1
 

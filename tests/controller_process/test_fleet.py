@@ -111,6 +111,17 @@ def test_a_board_that_hangs_as_another_agent_starts_keeps_the_limits_that_it_tol
     assert after.sample is not None
 
 
+def test_a_reboot_is_not_forgotten_where_a_board_answers_a_moment_after_the_hello() -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(), received_ns=1)
+    hello = make_hello(boot_id="boot-2")
+    for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts"):
+        setattr(hello.devices[1], name, 0.0)
+    fleet.hello(hello)
+    fleet.hello(make_hello(boot_id="boot-2"))
+    assert fleet.report(make_report(boot_id="boot-2"), received_ns=2).rebooted
+
+
 def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
     fleet = fleet_with_node()
     fleet.begin_tick(largest_rating_watts=25_000.0)
