@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from pydantic import ValidationError
 
 from controller.app.arrival_book import ArrivalBook, PodsOnGpus
 from controller.app.desired_state import Refusal
@@ -177,7 +178,7 @@ class StatusThread(PeriodicThread):
             self._go_on_without("the account of windows")
 
     def _go_on_without(self, advice: str) -> None:
-        """Breaker heat and conditions are told whatever becomes of advice on forecasts."""
+        """Breaker heat and conditions are told whatever becomes of advice, or of one domain."""
         self.failures += 1
         log.exception("%s failed: statuses go without it", advice)
 
@@ -197,7 +198,12 @@ class StatusThread(PeriodicThread):
                     *_findings(outcome, index, domain, refusals.get(name)),
                     members_understood(odd.get(name, ())),
                 )
-                status = self._domain_status(outcome, index, domain, found)
+                try:
+                    status = self._domain_status(outcome, index, domain, found)
+                except ValidationError:
+                    # A figure that is no number, say: one breaker's, and no other's.
+                    self._go_on_without(f"the status of {name}")
+                    continue
                 news = {"arrivals": arrivals.get(name, []), "promisable": [*rooms.get(name, ())]}
                 status = status.model_copy(update=news)
                 self._writer.offer(PowerDomain.meta.resource, name, status)

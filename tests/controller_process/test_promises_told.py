@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controller.app.domain_status import StatusThread
@@ -114,3 +116,16 @@ def test_a_domain_that_is_gone_leaves_no_figure_behind_that_an_alert_could_read(
     row.pass_seconds(3)
     assert row.metric(metric, domain="other") is None
     assert row.metric(metric, domain="row") is not None
+
+
+def test_a_breaker_whose_figures_are_no_numbers_keeps_no_other_from_being_told() -> None:
+    row = Row()
+    row.cluster.put(DOMAINS, row.api.create(DOMAINS, make_domain("other")))
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    heat = np.where(np.array(outcome.topology.tree.names) == "row", np.nan, 0.5)
+    row.status.take(replace(outcome, decisions=replace(outcome.decisions, heat=heat)))
+    row.status.run_once()
+    assert row.status.failures == 1
+    assert "status" not in row.api.get(DOMAINS, "row")
+    assert row.api.get(DOMAINS, "other")["status"]["breakerHeatRatio"] == 0.5
