@@ -1,4 +1,4 @@
-"""The frontier in docs/simulation.md: ``python -m benchmarks.row_frontier_plot``.
+"""The frontier in docs/inference-row-frontier.md: ``python -m benchmarks.row_frontier_plot``.
 
 Draws what ``row_frontier`` has found, from a kept result or the file of its ``--json``: the largest
 count of each arm of each variant, under POLCA's limits and with first tokens and the time between
@@ -86,7 +86,7 @@ def plot_frontier(file: Path, figures: Mapping[str, Any]) -> None:
             for right, told in zip(COLUMNS.values(), borne(figures, key), strict=True):
                 _beside(axis, right, place + shift, told)
     axis.set_yticks(range(len(rows)), [f"{variant}: {arm}" for variant, arm, _ in rows], fontsize=8)
-    axis.invert_yaxis()
+    axis.set_ylim(len(rows) - 0.3, -1.1)
     for name, right in COLUMNS.items():
         _beside(axis, right, -0.62, name)
     for ratio, name in LINES.items():
@@ -99,7 +99,7 @@ def plot_frontier(file: Path, figures: Mapping[str, Any]) -> None:
     axis.barh([0], [0], color="#8d99ae", label="static: highest reading at the rating")
     axis.set(
         xlabel=f"servers over the {RATED} that the breaker is rated for, %",
-        xlim=(min(0.0, *over), max(85.0, 1.6 * max(over))),
+        xlim=(min(0.0, *over), max(85.0, 1.7 * max(over))),
     )
     axis.legend(
         fontsize=8,
