@@ -20,6 +20,7 @@ from controller.app.agent_identity import REVIEWS, NodeAuthenticator
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import Fleet
 from controller.app.hearing import Hearing
+from controller.app.told_once import ToldOnce
 from controller.renewals import Word
 from controller.tick_values import Commands, Topology
 from wattpack.clock import Clock
@@ -233,14 +234,16 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         self, node: str, messages: AsyncIterator[power_pb2.AgentMessage], stream: _Stream
     ) -> None:
         """Reports into the fleet; a bad one is counted and skipped, the last good one ages."""
+        told = ToldOnce(log, "%s: report refused: %s", "%s: reports are taken again")
         async for message in messages:
             try:
                 if message.WhichOneof("body") != "report" or message.report.node != node:
                     raise InputError("body", f"a report of node {node!r}", message.report.node)
                 self._take(node, message.report, stream)
+                told.tell(node, "")
             except InputError as error:
                 self.refused_reports += 1
-                log.warning("report refused: %s", error)
+                told.tell(node, str(error))
             finally:
                 self._clock.message_handled()
 

@@ -143,6 +143,26 @@ def test_a_bad_report_does_not_end_the_stream(server: Server) -> None:
     assert sample.sequence == 2
 
 
+def test_reports_that_are_refused_in_a_row_are_logged_once(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    next(agent.call)
+    with caplog.at_level("INFO", "controller.app.agent_gateway"):
+        for number, node in enumerate(("node-2", "node-3", "node-1", "node-1", "node-2")):
+            agent.say(report=make_report(sequence=number + 1, node=node))
+        agent.close()
+        assert list(agent.call) == []
+    words = [one.message for one in caplog.records if "report" in one.message]
+    assert [word.split(": ")[1] for word in words] == [
+        "report refused",
+        "reports are taken again",
+        "report refused",
+    ]
+    assert server.gateway.refused_reports == 3
+
+
 @pytest.mark.parametrize(
     ("token", "hello", "code"),
     [
