@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
@@ -11,7 +12,7 @@ import pytest
 from benchmarks import _rests_on, inference_row
 from benchmarks._breaker_curves import row_marks
 from benchmarks._rests_on import ROOT, modules_behind
-from benchmarks.runner import Options
+from benchmarks.runner import RESULTS, Options
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
 from simulation.inference_row.row_under_policy import polca_scenario
 from simulation.plant_hash import plant_sha256
@@ -61,6 +62,14 @@ def test_results_of_the_plant_name_it(texts: Texts) -> None:
         "serving_twin",
     } <= played
     assert silent(texts, played, NAMED) == set()
+
+
+def test_records_of_the_plant_name_it(texts: Texts) -> None:
+    plant = {BOARDS, SERVERS_AROUND}
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in RESULTS.glob("*.json")]
+    kept = [one for one in records if plant & texts.get(one["benchmark"], ("", frozenset()))[1]]
+    assert {"no_trip", "serving_draw", "row_frontier"} <= {one["benchmark"] for one in kept}
+    assert [one["benchmark"] for one in kept if not one["figures"].get("plant_sha256")] == []
 
 
 def test_results_of_the_controller_name_the_curves_of_its_breakers(texts: Texts) -> None:
