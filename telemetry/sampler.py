@@ -14,6 +14,7 @@ from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, GpuStale, 
 from gpu.device_reader import DeviceReader, Extra, Outcome
 from telemetry.sensor_watch import SensorWatch
 from wattpack.errors import InputError
+from wattpack.power.board_ceilings import HIGHEST_BOARD_JOULES, HIGHEST_BOARD_WATTS
 from wattpack.power.energy_trust import ENERGY_WINDOW_NS, energy_mean_watts
 from wattpack.units import NS_PER_SECOND, GpuUuid
 
@@ -25,10 +26,6 @@ PROCESSES_PERIOD_NS = 5 * NS_PER_SECOND
 
 RISE_WINDOW_NS = 2 * NS_PER_SECOND
 """The in-band reaction time for which bands count a rise."""
-
-
-HIGHEST_WATTS, HIGHEST_JOULES = 5000.0, 1e15
-"""No board gives more; controllers refuse the whole report of a node that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +69,15 @@ Point = tuple[int, float, float | None]
 
 
 def _nonsense(reading: GpuReading) -> str:
-    """What of a reading no board can give, empty for nothing: a sensor's all-ones, say."""
+    """What of a reading no board can give, empty for nothing: a sensor's all-ones, say.
+
+    Controllers refuse the whole report of a node that says so.
+    """
     for watts in (reading.draw_watts, reading.instant_draw_watts):
-        if watts is not None and not 0.0 <= watts <= HIGHEST_WATTS:
+        if watts is not None and not 0.0 <= watts <= HIGHEST_BOARD_WATTS:
             return f"{watts:g} W is no board's power"
     joules = reading.energy_joules
-    if joules is not None and not 0.0 <= joules <= HIGHEST_JOULES:
+    if joules is not None and not 0.0 <= joules <= HIGHEST_BOARD_JOULES:
         return f"{joules:g} J is no board's energy"
     return ""
 
@@ -86,7 +86,10 @@ def _can_be(limits: PowerLimits | None) -> bool:
     """Whether they were read and a board may have them."""
     if limits is None:
         return False
-    return max(limits.max_watts, limits.limit_watts, limits.enforced_limit_watts) <= HIGHEST_WATTS
+    return (
+        max(limits.max_watts, limits.limit_watts, limits.enforced_limit_watts)
+        <= HIGHEST_BOARD_WATTS
+    )
 
 
 def _energy_mean(ring: Sequence[Point]) -> float | None:

@@ -17,6 +17,7 @@ from controller.seen_work import UNITS
 from wattpack.errors import InputError, read_from
 from wattpack.fencing import MAX_SEQUENCE
 from wattpack.gpu_resources import MAX_BOARDS
+from wattpack.power.board_ceilings import HIGHEST_BOARD_JOULES, HIGHEST_BOARD_WATTS
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND, require_number
 from wattpack.wire.v1 import power_pb2
@@ -30,8 +31,6 @@ __all__ = [
     "read_report",
 ]
 
-# No board draws this much; more is a unit mix-up (mW for W) or a broken sensor.
-IMPLAUSIBLE_WATTS = 5000.0
 MAX_PODS = 1000
 
 
@@ -39,7 +38,7 @@ MAX_PODS = 1000
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
 _UUID_EXPECTED = "1 to 96 letters, digits, dots, colons, dashes"
 _COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
-_CEILINGS = (IMPLAUSIBLE_WATTS, 1e15, IMPLAUSIBLE_WATTS, IMPLAUSIBLE_WATTS)
+_CEILINGS = (HIGHEST_BOARD_WATTS, HIGHEST_BOARD_JOULES, HIGHEST_BOARD_WATTS, HIGHEST_BOARD_WATTS)
 _CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
 
 
@@ -138,7 +137,7 @@ def _limits(where: str, device: power_pb2.DeviceDescription) -> tuple[float, flo
             f"{where}.{name}",
             watts,
             exclusive_minimum=0.0,
-            maximum=IMPLAUSIBLE_WATTS,
+            maximum=HIGHEST_BOARD_WATTS,
             unit="W",
         )
         for name, watts in zip(names, told, strict=True)
@@ -305,7 +304,7 @@ def _highest(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatArray:
         for reading in readings
     ]
     watts, now = np.array(told), [0.0 if r is None else r.draw_watts for r in readings]
-    return np.where((watts >= now) & (watts <= IMPLAUSIBLE_WATTS), watts, np.nan)
+    return np.where((watts >= now) & (watts <= HIGHEST_BOARD_WATTS), watts, np.nan)
 
 
 def highest_since(previous: NodeSample, sample: NodeSample) -> FloatArray:
