@@ -172,9 +172,9 @@ class TaintThread(PeriodicThread):
             log.debug("node %s moved on before its taint did: %s", name, error)
             return True
         except KubeError as error:
-            asked = error.retry_after_seconds if isinstance(error, TransientError) else None
-            seconds = asked or 1.0
-            if not isinstance(error, TransientError):
+            if isinstance(error, TransientError):
+                seconds = error.retry_after_seconds or 1.0
+            else:
                 # Others may be allowed: an admission webhook judges each node by itself.
                 seconds, self._refused = REFUSED_SECONDS, name
             self._not_before_ns = self._clock.monotonic_ns() + seconds_to_ns(seconds)
