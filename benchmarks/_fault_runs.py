@@ -111,25 +111,13 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
     ours = driven.run(seconds)
     published = RowRun(setup, row.work(), lambda _: PublishedRowPolicy("polca", plant, priority))
     theirs = published.run(seconds)
-    step_seconds = run.scenario.step_seconds
     # Nobody can lift a board that only an actuator out of band reaches.
     late = start.out_of_band[plant.node_of_gpu]
     most = np.where(late, topology.guaranteed_watts, plant.bank.default_limit_watts)
-
-    def oracle(*, declared: bool) -> OracleResult:
-        made = row.oracle(
-            topology.floor_watts,
-            run.draw.faults,
-            declared_worst=declared,
-            keeps_reserve=declared,
-            most_watts=most,
-        )
-        return made.run(seconds, step_seconds)
-
-    best = oracle(declared=False)
+    best = _oracle(run, row, topology, most)
     metered = run.draw.meters or run.draw.bmcs
     # Nothing tells a controller without any meter what servers draw beside their GPUs.
-    declared = None if metered else oracle(declared=True)
+    declared = None if metered else _oracle(run, row, topology, most, declared=True)
     return {
         "number": number,
         "causes": list(run.draw.causes),
@@ -152,6 +140,20 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         "polca_brakes": theirs.brakes,
         "polca_above_seconds": float(theirs.above_seconds[0]),
     }
+
+
+def _oracle(
+    run: FaultRun, row: RandomRow, topology: Topology, most_watts: Floats, *, declared: bool = False
+) -> OracleResult:
+    """The best on the same arrivals; ``declared``: that knows what is declared, and no more."""
+    oracle = row.oracle(
+        topology.floor_watts,
+        run.draw.faults,
+        declared_worst=declared,
+        keeps_reserve=declared,
+        most_watts=most_watts,
+    )
+    return oracle.run(run.seconds, run.scenario.step_seconds)
 
 
 def _begun(

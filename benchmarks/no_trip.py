@@ -229,13 +229,23 @@ def _work_figures(rows: Sequence[Row]) -> dict[str, float]:
 def _unmetered_figures(rows: Sequence[Row]) -> dict[str, float | int]:
     """Runs without any meter of domains or servers, where servers count at their declared worst.
 
-    The oracle knows what they draw, so the rest of the runs is told apart, and these beside an
-    oracle that counts the declared worst, too (older rows do not tell).
+    The oracle knows what they draw, so the rest of the runs is told apart.
     """
     blind = [row for row in rows if not row["metered"]]
     figures: dict[str, float | int] = {"runs_without_any_meter": len(blind)}
     if blind:
         figures["work_of_oracle_without_any_meter"] = _work_figures(blind)["work_of_oracle"]
+    figures |= _declared_figures(blind)
+    if len(blind) < len(rows):
+        back = _back_figures([row for row in rows if row["metered"]])
+        if "back_within_60_seconds_share" in back:
+            share = back["back_within_60_seconds_share"]
+            figures["back_within_60_seconds_share_with_a_meter"] = share
+    return figures
+
+
+def _declared_figures(blind: Sequence[Row]) -> dict[str, float | int]:
+    """The same runs beside an oracle that counts the declared worst; older rows do not tell."""
     declared = [
         {
             **row,
@@ -245,19 +255,14 @@ def _unmetered_figures(rows: Sequence[Row]) -> dict[str, float | int]:
         for row in blind
         if row.get("declared_oracle_work")
     ]
-    if declared:
-        beside = _work_figures(declared) | _back_figures(declared)
-        figures |= {
-            f"{name}_without_any_meter_of_declared_worst": beside[name]
-            for name in ("work_of_oracle", "back_within_60_seconds_share")
-            if name in beside
-        }
-    if len(blind) < len(rows):
-        back = _back_figures([row for row in rows if row["metered"]])
-        if "back_within_60_seconds_share" in back:
-            share = back["back_within_60_seconds_share"]
-            figures["back_within_60_seconds_share_with_a_meter"] = share
-    return figures
+    if not declared:
+        return {}
+    beside = _work_figures(declared) | _back_figures(declared)
+    return {
+        f"{name}_without_any_meter_of_declared_worst": beside[name]
+        for name in ("work_of_oracle", "back_within_60_seconds_share")
+        if name in beside
+    }
 
 
 def _time_figures(rows: Sequence[Row]) -> dict[str, float | int]:
