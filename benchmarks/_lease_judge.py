@@ -23,7 +23,7 @@ from wattpack.units import NS_PER_MS, NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
 #: What the design promises, written down again; a lease is as long as a file says, if there is one.
-LEASE_MS = 4000
+LEASE_MS = 3500
 SET_WITHIN_NS = NS_PER_SECOND // 2
 READ_BACK_WITHIN_NS = 3 * NS_PER_SECOND // 2
 NONCE_LIFE_NS = 2 * NS_PER_SECOND

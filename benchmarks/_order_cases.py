@@ -119,6 +119,7 @@ def decided_caps(topology: Topology, load: LoadTree, moment: Moment) -> list[flo
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
     now = Situation(
         survivable_watts=np.array(limits.jump),
+        jump_limit_watts=np.array(limits.jump),
         load_limit_watts=np.array(limits.load),
         worst_rest_watts=worst_rest + load.external_watts,
         rest_watts=np.array(limits.rest),

@@ -1,11 +1,11 @@
 """How long a row stays above its rating when every board steps to full power at once.
 
-59 servers on a row rated for 40: the most at which I2 asks for no cap at all, by the arithmetic of
-this page and not the controller's (``survivable_mean_caps``): at 60 the row's breaker, held at its
-last cap by a controller that dies at the jump, bears 687 W a board of 700. An arm of 60 compares
-what the controller lets boards hold there with that arithmetic. Both are of breakers with a hot
-curve; ``cold_curve`` tells, without a line, what 59 servers hold and how many need no cap where
-only the curve of a cold breaker is known, whose times count a quarter.
+60 servers on a row rated for 40. Up to 61 I2 asks for no cap at all, by the arithmetic of this page
+and not the controller's (``survivable_mean_caps``): at 62 the row's breaker, held at its last cap
+by a controller that dies at the jump, bears 695 W a board of 700. An arm of 62 compares what the
+controller lets boards hold there with that arithmetic. Both are of breakers with a hot curve;
+``cold_curve`` tells, without a line, what 60 servers hold and how many need no cap where only the
+curve of a cold breaker is known, whose times count a quarter.
 
 Work rises within a minute to 0.9405 of the rating and stays there, in band NORMAL with every cap at
 its default (printed, with a line). Its level is found for each seed on the row without anybody in
@@ -20,8 +20,8 @@ drawn by board) carries the line, 1, 2 and 3 s for every board are swept without
 of which one is lost, nothing may cross at all: no use of reserve is counted on.
 
 Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; no work (that is
-``--work``) and no faults. What makes an arm (delays, two feeds where none are declared, one more
-server of the first type) and the step are laid over it.
+``--work``) and no faults. What makes an arm (delays, two feeds where none are declared, two more
+servers of the first type) and the step are laid over it.
 """
 
 from __future__ import annotations
@@ -78,11 +78,12 @@ READS: Final = tuple(key for key in ROW_READS if key != "step_seconds")
 SPREAD_GROUPS: Final = 8
 SPREAD_SECONDS: Final = 2.0
 GROUPS: Final = (
-    {"gpu_model": "H200-SXM", "count": 45},
+    {"gpu_model": "H200-SXM", "count": 46},
     {"gpu_model": "H100-SXM", "count": 14},
 )
 _OWN: Final[dict[str, Any]] = {"row": {"groups": GROUPS}}
-ONE_MORE: Final = "one_server_more"
+MORE: Final = "two_servers_more"
+MORE_SERVERS: Final = 2
 COLD_CURVE: Final = "cold_curve"
 COLD_SHARE: Final = 0.25
 """Time to trip of a breaker that carries its rating over a cold one's (Promises, I2)."""
@@ -106,8 +107,8 @@ TARGETS: Final = {
     "as_plant_trips": Target(at_most=0),
     "spread_seconds_p99": Target(at_most=2.0),
     "spread_trips": Target(at_most=0),
-    "one_server_more_caps_over_survivable_highest": Target(at_most=1.0),
-    "one_server_more_caps_over_survivable_lowest": Target(at_least=0.995),
+    "two_servers_more_caps_over_survivable_highest": Target(at_most=1.0),
+    "two_servers_more_caps_over_survivable_lowest": Target(at_least=0.995),
     "feed_loss_runs_above_rating": Target(at_most=0),
     "feed_loss_trips": Target(at_most=0),
 }
@@ -126,7 +127,7 @@ def run(options: Options) -> Result:
         level = level_before(asked, seed + number)
         judged = {arm: _judged(asked, seed + number, arm, at, level) for arm in arms}
         return judged | {
-            ONE_MORE: _held_by_jump(asked, seed + number, more=1),
+            MORE: _held_by_jump(asked, seed + number, more=MORE_SERVERS),
             COLD_CURVE: _held_by_jump(asked, seed + number, curve_share=COLD_SHARE),
         }
 
@@ -285,13 +286,13 @@ def _before(driven: RowRun, load: list[float]) -> dict[str, Any]:
 
 def figures(rows: Rows, arms: list[str]) -> dict[str, float | int | str]:
     """Of any number of runs, at least one."""
-    more = [row[ONE_MORE] for row in rows]
+    more = [row[MORE] for row in rows]
     cold = [row[COLD_CURVE] for row in rows]
     found: dict[str, float | int | str] = {
         "runs": len(rows),
-        f"{ONE_MORE}_survivable_mean_cap_watts": more[0]["survivable"],
-        f"{ONE_MORE}_caps_over_survivable_highest": max(one["over_survivable"] for one in more),
-        f"{ONE_MORE}_caps_over_survivable_lowest": min(one["over_survivable"] for one in more),
+        f"{MORE}_survivable_mean_cap_watts": more[0]["survivable"],
+        f"{MORE}_caps_over_survivable_highest": max(one["over_survivable"] for one in more),
+        f"{MORE}_caps_over_survivable_lowest": min(one["over_survivable"] for one in more),
         "servers_without_caps": more[0]["most_servers"],
         f"{COLD_CURVE}_servers_without_caps": cold[0]["most_servers"],
         f"{COLD_CURVE}_survivable_mean_cap_watts": cold[0]["survivable"],

@@ -120,17 +120,22 @@ def _base(domain: LiveDomain) -> tuple[str, str]:
 
 
 def _survivable_jump(gpu: HeldGpu) -> CapTexts:
-    domain = gpu.domain
+    domain, most = gpu.domain, gpu.domain.jump_limit_watts
+    borne = domain.survivable_watts
+    most = borne if most is None else most
+    at_most, or_uncapped = f"{_known(most, 'what the breaker survives')} may be", ""
+    if most is not None and borne is not None and most < borne - _ONE_WATT:
+        at_most += f" while it caps (its breaker survives {kilowatts(borne)})"
+        or_uncapped = f", or {gpu.name} caps no longer"
     return CapTexts(
         f"If every GPU below {gpu.name} went to its cap at once, its breaker would not survive "
         f"until leases end (I2), so caps keep the worst case low although {gpu.name} draws less "
         "now.",
-        f"worst case of {gpu.name}: {kilowatts(domain.worst_watts)}, at most "
-        f"{_known(domain.survivable_watts, 'what the breaker survives')} may be; rating "
+        f"worst case of {gpu.name}: {kilowatts(domain.worst_watts)}, at most {at_most}; rating "
         f"{kilowatts(domain.rating_watts)}",
         f"less worst case below {gpu.name} (servers that are silent or uncontrolled count at their "
         "default limits, others at their caps, whatever they draw), or a cooler breaker (heat "
-        f"{domain.heat:.2f})",
+        f"{domain.heat:.2f}){or_uncapped}",
         (_MORE_POWER, "Declare the breaker's real trip curve if the assumed one is stricter."),
     )
 

@@ -47,7 +47,7 @@ _MOVING = (
     "draw_watts", "worst_watts", "survivable_watts", "heat", "band", "capped_gpus",
     "would_be_capped_gpus",
 )  # fmt: skip
-_NOT_STANDING = {*_MOVING, "forecast_window"}
+_NOT_STANDING = {*_MOVING, "forecast_window", "jump_limit_watts"}
 
 
 @dataclass(frozen=True, slots=True)

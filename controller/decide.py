@@ -33,6 +33,7 @@ class Situation:
 
     Attributes:
         survivable_watts: I2's limit on the worst load, (n_domains,).
+        jump_limit_watts: What caps may make of it, lower while a band holds, (n_domains,).
         load_limit_watts: Limit on the expected load, infinite for a calm domain, (n_domains,).
         worst_rest_watts: Servers and external load at their worst, AC, (n_domains,).
         rest_watts: What is drawn now beside GPUs, AC, (n_domains,).
@@ -44,6 +45,7 @@ class Situation:
     """
 
     survivable_watts: FloatArray
+    jump_limit_watts: FloatArray
     load_limit_watts: FloatArray
     worst_rest_watts: FloatArray
     rest_watts: FloatArray
@@ -132,7 +134,7 @@ def _inactive_draw(now: Situation) -> FloatArray:
 
 def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
-    jump = now.survivable_watts - now.worst_rest_watts
+    jump = now.jump_limit_watts - now.worst_rest_watts
     together = (now.load_limit_watts - now.rest_watts) / now.coincidence
     if not every(now.active):
         wants = replace(wants, fixed=~now.active)

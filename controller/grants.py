@@ -152,7 +152,7 @@ def _raised(
     both only into room that the worst case leaves, and then only as the bands allow.
     """
     load = steps.state.load
-    jump_dc = (now.survivable_watts - now.worst_rest_watts) / load.gpu_factor - load.sum_gpus(
+    jump_dc = (now.jump_limit_watts - now.worst_rest_watts) / load.gpu_factor - load.sum_gpus(
         now.highest_watts
     )
     # Boards take whole watts: of less than one each nobody would rise, for ever.

@@ -105,10 +105,10 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
     dry = ~topology.enforced_gpu
     trusted = state.trust.trusted
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
+    survivable = _survivable(tick, state)
     return Situation(
-        survivable_watts=survivable_watts(
-            load, state.heat, tick.settings.fault_seconds, heat_limits(load, tick.settings)
-        ),
+        survivable_watts=survivable,
+        jump_limit_watts=survivable,
         load_limit_watts=np.full(topology.n_domains, np.inf),
         worst_rest_watts=worst_rest + load.external_watts,
         rest_watts=picture.rest_watts,
@@ -205,11 +205,26 @@ def move_bands(
     target = target - unconfirmed * np.minimum(state.heat / _NO_UNCONFIRMED_HEAT, 1.0)
     capping = (bands.band == _CAPPING) & picture.complete & state.heard
     held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
+    jump_limit = situation.survivable_watts
+    if some(limited):
+        held_lower = _survivable(tick, state, settings.capping_margin_seconds)
+        jump_limit = np.where(limited, held_lower, jump_limit)
     return (
         replace(state, bands=bands, rises=rises, held=held),
-        replace(situation, load_limit_watts=np.where(limited, target * base, np.inf)),
+        replace(
+            situation,
+            jump_limit_watts=jump_limit,
+            load_limit_watts=np.where(limited, target * base, np.inf),
+        ),
         loads,
     )
+
+
+def _survivable(tick: Tick, state: State, longer_seconds: float = 0.0) -> FloatArray:
+    """I2's limit on the worst case, to be survived for T_fault and so much more, (n_domains,)."""
+    away_seconds = tick.settings.fault_seconds + longer_seconds
+    limits = heat_limits(state.load, tick.settings)
+    return survivable_watts(state.load, state.heat, away_seconds, limits)
 
 
 def enforced_situation(topology: Topology, situation: Situation) -> Situation:
@@ -219,7 +234,7 @@ def enforced_situation(topology: Topology, situation: Situation) -> Situation:
         return situation
     return replace(
         situation,
-        survivable_watts=np.where(enforce, situation.survivable_watts, np.inf),
+        jump_limit_watts=np.where(enforce, situation.jump_limit_watts, np.inf),
         load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
         active=situation.active & topology.enforced_gpu,
     )
@@ -262,7 +277,7 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     worst = load.sum_gpus(counted) * load.gpu_factor + now.worst_rest_watts
     ideal_counted = np.where(now.active, ideal.cap_watts, now.highest_watts)
     ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
-    fits &= worst <= np.maximum(now.survivable_watts, ideal_worst) + 1e-6
+    fits &= worst <= np.maximum(now.jump_limit_watts, ideal_worst) + 1e-6
     if not every(fits) or _wastes(load, caps, ideal.cap_watts, now):
         return ideal
     return replace(ideal, cap_watts=caps)

@@ -41,6 +41,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         worst_watts=worst,
         guaranteed_watts=j.orders.guaranteed.watts,
         survivable_watts=j.situation.survivable_watts,
+        jump_limit_watts=j.situation.jump_limit_watts,
         guaranteed_limit_watts=load.rating_watts,
         base_watts=base,
         cap_band_watts=band_watts,

@@ -220,6 +220,9 @@ class PowerSettings:
             How a *lowered* limit acts was not measured: assumed the same.
         actuation_seconds: From a command, or the end of a lease, to the written limit, p99.9: the
             actuator's deadline for all boards of a node (``actuator/app/board_writes.py``).
+        capping_margin_seconds: While a band holds a domain, its worst case has to be survived for
+            this much longer than T_fault: caps that may rise higher let a capped row swing more
+            (docs/adr/0043-a-shorter-lease.md).
         brake_heat: Predicted heat above which everything brakes.
         parent_heat: The same for domains with children (selectivity).
         target_margin: Target = cap band - this share of L.
@@ -231,11 +234,12 @@ class PowerSettings:
             capped history says more.
     """
 
-    lease_ttl_ms: int = 4000
+    lease_ttl_ms: int = 3500
     report_stale_ns: int = 3_000_000_000
     nonce_max_age_ns: int = 2_000_000_000
     settle_seconds: float = 1.3
     actuation_seconds: float = 0.5
+    capping_margin_seconds: float = 0.5
     brake_heat: float = 0.5
     parent_heat: float = 0.25
     target_margin: float = 0.02
@@ -327,6 +331,8 @@ class Decisions:
         worst_watts: AC draw with every GPU at the highest cap it may hold (I2), (n_domains,).
         guaranteed_watts: AC draw of I1's worst case, (n_domains,).
         survivable_watts: The most that ``worst_watts`` may be (I2), (n_domains,).
+        jump_limit_watts: The most that caps may make of it: the same, less while a band holds the
+            domain, (n_domains,).
         guaranteed_limit_watts: The most that ``guaranteed_watts`` may be (I1), (n_domains,).
         base_watts: What bands are shares of: what the feeds carry, or a lower budget, (n_domains,).
         cap_band_watts: (n_domains,).
@@ -364,6 +370,7 @@ class Decisions:
     worst_watts: FloatArray
     guaranteed_watts: FloatArray
     survivable_watts: FloatArray
+    jump_limit_watts: FloatArray
     guaranteed_limit_watts: FloatArray
     base_watts: FloatArray
     cap_band_watts: FloatArray

@@ -11,7 +11,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.scenario import MeterSettings
+from simulation.row_settings import MeterSettings
 from simulation.trip_bands import TripBands
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 

@@ -105,6 +105,7 @@ class LiveDomain(_View):
         release_watts: Draw below which caps are lifted again.
         worst_watts: Draw if every GPU went to the highest cap that it may hold (I2).
         survivable_watts: The most that ``worst_watts`` may be (I2).
+        jump_limit_watts: The most that caps may make of it: less while the domain caps.
         guaranteed_watts: Draw of I1's worst case: guaranteed caps, or default limits where nothing
             holds a server down.
         guaranteed_limit_watts: The most that ``guaranteed_watts`` may be (I1).
@@ -134,6 +135,7 @@ class LiveDomain(_View):
     capped_gpus: int
     release_watts: float | None = None
     survivable_watts: float | None = None
+    jump_limit_watts: float | None = None
     guaranteed_watts: float | None = None
     guaranteed_limit_watts: float | None = None
     base_watts: float | None = None

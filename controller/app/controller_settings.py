@@ -70,7 +70,9 @@ class ControllerSettings(Settings):
     ] = "system:serviceaccount:wattpack-agents:wattpack-agent"
     report_period_ms: Annotated[int, Field(ge=50, le=10_000, description="Asked of agents")] = 1000
     tick_seconds: Annotated[float, Field(gt=0, le=10, description="Between two decisions")] = 1.0
-    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = 4000
+    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = (
+        _POWER.lease_ttl_ms
+    )
     actuation_seconds: Annotated[
         float, Field(gt=0, le=60, description="From a command to the written limit, p99.9 (I2)")
     ] = _POWER.actuation_seconds

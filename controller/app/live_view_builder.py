@@ -213,6 +213,7 @@ def _domain(
         worst_watts=round(float(decisions.worst_watts[index]), 1),
         release_watts=_known(decisions.release_watts[index]),
         survivable_watts=_known(decisions.survivable_watts[index]),
+        jump_limit_watts=_known(decisions.jump_limit_watts[index]),
         guaranteed_watts=_known(decisions.guaranteed_watts[index]),
         guaranteed_limit_watts=_known(decisions.guaranteed_limit_watts[index]),
         base_watts=_known(decisions.base_watts[index]),

@@ -16,10 +16,10 @@ from benchmarks._row_cases import Arm, RowCase, asked_of
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import Options
 from simulation.plant_constants import PlantConstants
+from simulation.row_settings import RowSettings
 from simulation.scenario import (
     ControlSettings,
     PriorityClassSettings,
-    RowSettings,
     Scenario,
     load_scenario,
 )

@@ -148,6 +148,36 @@ def test_a_survivable_jump_lets_go_when_the_breaker_cools_or_others_may_hold_les
     assert not lifted(row, low, 30, draw(0.0)), "draws do not count"
 
 
+def test_a_jump_that_a_capped_domain_may_not_make_waits_for_its_band_too() -> None:
+    topology = make_topology(
+        parents=(-1, 0),
+        nodes=(1,) * 8,
+        priority=[0, 0, 10, 10] * 8,
+        oversubscription=1.56,
+        curve=SWITCHBOARD_THERMAL,
+    )
+    row = ObedientRow(topology)
+    row.run(60)
+    low = first(topology, 0)
+    held = row.caps[low]
+    assert "while it caps" not in told(row, low, CapReason.SURVIVABLE_JUMP)
+    row.demand[:24] = HOT
+    row.run(30)
+    assert row.caps[low] < held - 50.0
+    domain = view_of(row).domains[0]
+    assert domain.jump_limit_watts is not None
+    assert domain.survivable_watts is not None
+    text = told(row, low, CapReason.SURVIVABLE_JUMP)
+    borne = f"{domain.survivable_watts / 1000:,.1f} kW"
+    assert f"at most {domain.jump_limit_watts / 1000:,.1f} kW may be while it caps" in text
+    assert f"(its breaker survives {borne})" in text
+    assert text.endswith(f"or {domain.name} caps no longer")
+    calm = row.fork()
+    calm.demand[:] = 100.0
+    calm.run(130)
+    assert calm.caps[low] >= held - 1.0
+
+
 def test_a_brake_ends_below_its_target_and_not_below_its_cap_band() -> None:
     row = restored(oversubscription=1.35, curve=SWITCHBOARD_THERMAL)
     row.state = replace(row.state, heat=np.full(row.topology.n_domains, 0.49))
@@ -181,7 +211,7 @@ def test_power_that_others_hold_waits_for_their_read_back() -> None:
     row = ObedientRow(topology)
     row.changes["override_cap_watts"] = np.where(important, 300.0, np.nan)
     row.run(60)
-    row.state = replace(row.state, heat=np.full(topology.n_domains, 0.24))
+    row.state = replace(row.state, heat=np.full(topology.n_domains, 0.244))
     row.run(20)
     row.deaf = ~important
     row.changes["override_cap_watts"] = np.full(topology.n_gpus, np.nan)

@@ -22,7 +22,7 @@ RACK_CURVE = (0.8 * 55.6, 1.864)
 SWITCHBOARD_CURVE = (0.8 * 30.3, 0.605)
 COOLING_SECONDS = 600.0
 # Lease, actuation, settling: the least that the Promises let a controller be away at a jump.
-LEAST_FAULT_SECONDS = 4.0 + 0.5 + 1.3
+LEAST_FAULT_SECONDS = 3.5 + 0.5 + 1.3
 
 
 @dataclass(frozen=True)

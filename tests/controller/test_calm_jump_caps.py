@@ -10,6 +10,7 @@ import pytest
 from controller.tick_values import Band
 from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
 from tests.controller.obedient_row import ObedientRow
+from tests.controller.oracle import LEAST_FAULT_SECONDS, house_of
 
 
 def calm_row() -> ObedientRow:
@@ -18,7 +19,7 @@ def calm_row() -> ObedientRow:
         parents=(-1, 0),
         nodes=(1,) * 8,
         priority=[0, 0, 10, 10] * 8,
-        oversubscription=1.5,
+        oversubscription=1.56,
         curve=SWITCHBOARD_THERMAL,
     )
     row = ObedientRow(topology)
@@ -56,3 +57,25 @@ def test_a_breaker_that_cools_by_itself_moves_caps_a_few_times_only() -> None:
     row.changed = 0
     row.run(600)
     assert 1 <= row.changed / len(row.caps) <= 12
+
+
+def test_a_row_that_caps_keeps_its_worst_case_lower_than_it_must() -> None:
+    """Idle boards held at what a shorter fault bears let a capped row swing past its rating."""
+    row = calm_row()
+    house = house_of(row.topology)
+    top = house.domains()[0]
+
+    def survives(seconds: float) -> bool:
+        return bool(house.survives(top, house.worst(top, row.caps.tolist()), 0.0, seconds))
+
+    assert survives(LEAST_FAULT_SECONDS)
+    assert not survives(LEAST_FAULT_SECONDS + 0.5), "a calm row gives all that I2 leaves"
+    row.demand[:24] = 690.0
+    row.run(30)
+    assert row.decisions.band.tolist()[0] == Band.CAPPING
+    assert survives(LEAST_FAULT_SECONDS + 0.5)
+    assert row.decisions.survivable_watts[0] > 1.03 * row.decisions.jump_limit_watts[0]
+    row.demand[:] = 100.0
+    row.run(130)
+    assert row.decisions.band.tolist()[0] == Band.NORMAL
+    assert not survives(LEAST_FAULT_SECONDS + 0.5), "and it comes back"

@@ -87,6 +87,7 @@ def granted(caps_watts: float, wanted_watts: float, room_watts: float) -> Grants
     factor = state.load.gpu_factor
     now = Situation(
         survivable_watts=np.full(1, 1e9),
+        jump_limit_watts=np.full(1, 1e9),
         load_limit_watts=(state.load.sum_gpus(held) + room_watts) * factor,
         worst_rest_watts=np.zeros(1),
         rest_watts=np.zeros(1),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from simulation.plant import ServerRow
 from simulation.plant_breakers import Breakers, Meters
-from simulation.scenario import MeterSettings, load_scenario
+from simulation.row_settings import MeterSettings
+from simulation.scenario import load_scenario
 from simulation.trip_bands import Points, TripBands
 from tests.examples import examples
 from tests.simulation.twin_builders import small_scenario
