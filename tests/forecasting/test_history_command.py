@@ -71,7 +71,7 @@ def lengths_trace(folder: Path, days: int) -> tuple[Path, dict[str, np.ndarray]]
     rng = np.random.default_rng(1)
     lines = ["Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"]
     answers = {}
-    for model, mean, sigma in (("short", 50.0, 0.3), ("long", 400.0, 1.2)):
+    for model, mean, sigma in (("short", 50.0, 0.3), ("long", 400.0, 0.8)):
         at = np.sort(rng.uniform(0, days * DAY, 2500 * days))
         drawn = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, len(at)).astype(int)
         answers[model] = drawn.astype(float)
@@ -83,9 +83,13 @@ def lengths_trace(folder: Path, days: int) -> tuple[Path, dict[str, np.ndarray]]
     return file, answers
 
 
+@pytest.mark.parametrize("hour", [0, 9])
 def test_a_warm_start_keeps_mean_second_moment_and_p99_of_every_client(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hour: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Half of what is told is of the last six hours, so the time of day picks the lengths."""
+    fixed_ns = (1_795_900_000 + hour * 3600) * NS_PER_SECOND
+    monkeypatch.setattr(SystemClock, "wall_time_ns", lambda self: fixed_ns)
     file, answers = lengths_trace(tmp_path, 11)
     store_file = str(tmp_path / "h.db")
     line = [str(file), "--format", "burstgpt", "--name", "chat", "--history-file", store_file]
