@@ -29,7 +29,7 @@ def build_hello(
     """The first message of a stream.
 
     A device whose limits were never read is described by its name only: the controller has to
-    budget it at its maximum.
+    budget it at its maximum. Boards that did not tell even that are counted.
     """
     return power_pb2.Hello(
         versions=VERSIONS,
@@ -39,6 +39,7 @@ def build_hello(
         host_unit=host_unit,
         instance=instance,
         devices=[_description(sample) for sample in state.samples],
+        unidentified_devices=state.unidentified,
     )
 
 

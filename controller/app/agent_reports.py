@@ -23,6 +23,7 @@ from wattpack.units import NS_PER_SECOND, require_number
 from wattpack.wire.v1 import power_pb2
 
 __all__ = [
+    "UNIDENTIFIED",
     "DeviceDescription",
     "NodeSample",
     "PodUse",
@@ -36,6 +37,7 @@ MAX_PODS = 1000
 
 # No slash: names with one are those that we give to boards that nobody names (known_servers).
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
+UNIDENTIFIED = "unidentified/"
 _UUID_EXPECTED = "1 to 96 letters, digits, dots, colons, dashes"
 _COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
 _CEILINGS = (HIGHEST_BOARD_WATTS, HIGHEST_BOARD_JOULES, HIGHEST_BOARD_WATTS, HIGHEST_BOARD_WATTS)
@@ -61,6 +63,11 @@ class DeviceDescription:
     def has_told_limits(self) -> bool:
         """Whether its limits were ever read."""
         return self.default_limit_watts > 0.0
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether it is more than a place in the driver's list."""
+        return not self.uuid.startswith(UNIDENTIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +113,9 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     Raises:
         InputError: for a limit that is no positive number, or not in order, or a repeated UUID.
     """
-    if len(hello.devices) > MAX_BOARDS:
-        raise InputError("hello.devices", f"at most {MAX_BOARDS} devices", len(hello.devices))
+    listed = len(hello.devices) + hello.unidentified_devices
+    if listed > MAX_BOARDS:
+        raise InputError("hello.devices", f"at most {MAX_BOARDS} devices", listed)
     devices = []
     for position, device in enumerate(hello.devices):
         with read_from(hello.node):

@@ -124,11 +124,16 @@ def _with_limits(
     except UnknownGpuModel:
         profile = max(book.profiles(), key=lambda p: p.max_limit_watts)
     most = profile.max_limit_watts
-    message = f"{device.uuid} has not told its limits: counted at {most:g} W until it answers"
+    least, message = profile.min_limit_watts, f"{device.uuid} has not told its limits: counted "
+    if device.is_identified:
+        message += f"at {most:g} W until it answers"
+    else:
+        # Nobody ever lowered it: not the host unit, not the actuator (I1).
+        least, message = most, message + f"at {most:g} W until an agent that starts finds it"
     members.refusals.append(_refusal(record, "LimitsUnknown", message))
     return replace(
         device,
-        min_limit_watts=profile.min_limit_watts,
+        min_limit_watts=least,
         default_limit_watts=most,
         max_limit_watts=most,
     )

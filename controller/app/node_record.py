@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.app.agent_reports import DeviceDescription, NodeSample, highest_since
+from controller.app.agent_reports import (
+    UNIDENTIFIED,
+    DeviceDescription,
+    NodeSample,
+    highest_since,
+)
 from wattpack.errors import InputError
 from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.power.domain_tree import FloatArray
@@ -54,22 +59,38 @@ def devices_of(
 ) -> tuple[DeviceDescription, ...]:
     """The devices that a node has once its hello is taken: boards stay until it boots again.
 
-    So do the limits of one that hangs as another agent starts.
+    So do the limits of one that hangs as another agent starts. Boards that the driver lists and
+    that answer nobody have a name of ours, except for those that have told theirs in this boot.
     """
-    if known is None or known.boot_id != hello.boot_id:
-        return named
-    told = {device.uuid: device for device in known.devices if device.has_told_limits}
-    named = tuple(d if d.has_told_limits else told.get(d.uuid, d) for d in named)
-    return _with_lost_devices(named, known.devices)
+    lost: tuple[DeviceDescription, ...] = ()
+    if known is not None and known.boot_id == hello.boot_id:
+        told = {device.uuid: device for device in known.devices if device.has_told_limits}
+        named = tuple(d if d.has_told_limits else told.get(d.uuid, d) for d in named)
+        uuids = {device.uuid for device in named}
+        before = (device for device in known.devices if device.uuid not in uuids)
+        lost = tuple(device for device in before if device.is_identified)
+    nameless = _nameless(hello, named, hello.unidentified_devices - len(lost))
+    count = len(named) + len(lost) + len(nameless)
+    if count > MAX_BOARDS:
+        raise InputError("hello.devices", f"at most {MAX_BOARDS} devices between two boots", count)
+    return (*named, *lost, *nameless)
 
 
-def _with_lost_devices(
-    named: tuple[DeviceDescription, ...], known: tuple[DeviceDescription, ...]
+def _nameless(
+    hello: power_pb2.Hello, named: tuple[DeviceDescription, ...], count: int
 ) -> tuple[DeviceDescription, ...]:
-    """The named devices and those that were known before and are missing now."""
-    uuids = {device.uuid for device in named}
-    lost = tuple(device for device in known if device.uuid not in uuids)
-    if len(named) + len(lost) > MAX_BOARDS:
-        expected = f"at most {MAX_BOARDS} devices between two boots"
-        raise InputError("hello.devices", expected, len(named) + len(lost))
-    return (*named, *lost)
+    """So many boards of which nothing is known, of the server's largest type."""
+    largest = max(named, key=lambda device: device.max_limit_watts)
+    after = max(device.index for device in named) + 1
+    return tuple(
+        DeviceDescription(
+            uuid=f"{UNIDENTIFIED}{hello.node}/{number}",
+            model=largest.model,
+            index=after + number,
+            default_limit_watts=0.0,
+            min_limit_watts=0.0,
+            max_limit_watts=0.0,
+            max_clock_mhz=0,
+        )
+        for number in range(count)
+    )

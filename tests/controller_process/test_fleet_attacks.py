@@ -118,6 +118,10 @@ def test_a_node_that_loses_its_host_unit_makes_a_new_topology() -> None:
 def test_a_hello_cannot_grow_the_fleet_without_bound() -> None:
     with pytest.raises(InputError, match=r"hello\.devices"):
         Fleet().hello(make_hello(gpus=65))
+    nameless = make_hello(gpus=1)
+    nameless.unidentified_devices = 2**32 - 1
+    with pytest.raises(InputError, match=r"hello\.devices"):
+        Fleet().hello(nameless)
     fleet = make_fleet(gpus=40)
     other = make_hello(gpus=40)
     for i, device in enumerate(other.devices):

@@ -146,6 +146,44 @@ def test_a_board_that_hangs_as_its_agent_starts_counts_at_its_most_and_the_other
     assert "LimitsUnknown" not in {r.reason for r in cluster.desired.refusals()}
 
 
+def test_a_board_that_the_driver_lists_and_nobody_hears_counts_at_its_most_in_i1_and_i2() -> None:
+    """It draws what it likes: no host unit and no actuator ever lowered it."""
+    seven = make_hello("node-1", gpus=7)
+    seven.unidentified_devices = 1
+    fleet = make_fleet(seven)
+    cluster = make_cluster(make_node("node-1", gpus=8))
+    topology = running(cluster, fleet)
+    assert topology.gpu_uuids[6:] == ("node-1-gpu-6", "unidentified/node-1/0")
+    assert topology.default_limit_watts.tolist() == [700.0] * 8
+    assert topology.guaranteed_watts[7] == 700.0
+    (told,) = (r for r in cluster.desired.refusals() if r.reason == "LimitsUnknown")
+    assert "unidentified/node-1/0" in told.message
+    fleet.report(make_report("node-1", gpus=7), SECOND)
+    seen = observed(fleet, topology)
+    assert np.isnan(seen.gpu_draw_watts).tolist() == [False] * 7 + [True]
+    hold = holding(Tick(topology, seen, PowerSettings(), SECOND), initial_commitments(8, 1, 1, 0))
+    assert hold.writable.tolist() == [True] * 7 + [False]
+    assert hold.highest_watts[7] == 700.0
+    before = fleet.version
+    fleet.hello(seven)
+    assert fleet.version == before, "the same again changes nothing"
+
+
+def test_a_board_that_has_told_its_name_in_this_boot_is_not_counted_twice() -> None:
+    def names(gpus: int, unidentified: int, boot_id: str = "boot-1") -> list[str]:
+        hello = make_hello("node-1", gpus=gpus, boot_id=boot_id)
+        hello.unidentified_devices = unidentified
+        fleet.hello(hello)
+        return [device.uuid[-7:] for device in fleet.records()[0].devices]
+
+    fleet = Fleet()
+    assert names(1, 1) == ["1-gpu-0", "ode-1/0"]
+    assert names(2, 0) == ["1-gpu-0", "1-gpu-1"]
+    assert names(1, 1) == ["1-gpu-0", "1-gpu-1"], "lost, and the same board"
+    assert names(1, 2) == ["1-gpu-0", "1-gpu-1", "ode-1/0"]
+    assert names(1, 1, "boot-2") == ["1-gpu-0", "ode-1/0"]
+
+
 def test_a_hung_board_of_an_unknown_type_counts_as_the_largest_board_there_is() -> None:
     hello = make_hello("node-1")
     odd = hello.devices[1]

@@ -102,6 +102,12 @@ def test_hello_describes_every_board() -> None:
     assert (first.model, first.index, first.max_clock_mhz) == ("NVIDIA H200", 0, 1980)
     assert (first.min_limit_watts, first.default_limit_watts) == (200.0, 700.0)
     assert (second.uuid, second.max_limit_watts) == (identity(1).uuid, 0.0)
+    assert hello.unidentified_devices == 0
+
+
+def test_hello_counts_boards_that_do_not_tell_who_they_are() -> None:
+    hello = build_hello(node_state(sample(0), unidentified=2), "0.1", host_unit=True)
+    assert (len(hello.devices), hello.unidentified_devices) == (1, 2)
 
 
 def lease(**changes: Any) -> power_pb2.DeviceLease:

@@ -112,6 +112,7 @@ class Hello(_message.Message):
     HOST_UNIT_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    UNIDENTIFIED_DEVICES_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """must equal the node-name claim of the stream's token"""
     boot_id: _builtins.str
@@ -120,6 +121,8 @@ class Hello(_message.Message):
     """the host sets guaranteed caps before kubelet starts (I10)"""
     instance: _builtins.str
     """other at every start of the agent; streams of two instances do not end each other"""
+    unidentified_devices: _builtins.int
+    """boards that the driver lists and that do not answer: no UUID, and they may draw"""
     @_builtins.property
     def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -134,10 +137,11 @@ class Hello(_message.Message):
         host_unit: _builtins.bool = ...,
         devices: _abc.Iterable[Global___DeviceDescription] | None = ...,
         instance: _builtins.str = ...,
+        unidentified_devices: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "boot_id", b"boot_id", "devices", b"devices", "host_unit", b"host_unit", "instance", b"instance", "node", b"node", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "boot_id", b"boot_id", "devices", b"devices", "host_unit", b"host_unit", "instance", b"instance", "node", b"node", "unidentified_devices", b"unidentified_devices", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
