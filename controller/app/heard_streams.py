@@ -24,8 +24,8 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["SILENT_NS", "Change", "HeardStreams", "Place", "Voice"]
 
 SILENT_NS = 2 * NS_PER_SECOND
-"""Two reports of the ordinary period. A lease (4 s) runs from the newest report that was answered,
-so who waits is heard and answered, a report later, before the lease has run out."""
+"""Two reports of the ordinary period. A lease (3.5 s) runs from the newest report that was
+answered, so who waits is heard and answered, a report later, before the lease has run out."""
 
 S = TypeVar("S")
 

@@ -35,7 +35,7 @@ IDLE_MS = 60_000
 # A report of 64 devices and 1,000 pods takes about 200 kB.
 MAX_MESSAGE_BYTES = 1024 * 1024
 # After a renewal the streams of the old certificate are ended one by one over this long: at 1,250
-# agents two a second, each back long before its lease (4 s) has run out.
+# agents two a second, each back long before its lease (3.5 s) has run out.
 DRAIN_SECONDS = 600.0
 STOP_SECONDS = 10.0
 OPTIONS = [
