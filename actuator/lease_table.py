@@ -39,7 +39,7 @@ NONCE_LIFE_NS = 2 * NS_PER_SECOND
 """A command must answer a report at most this old (I4)."""
 
 MAX_TTL_MS = 10_000
-"""Longest lease, whatever the controller asks for; the default lease is 4 s (I3)."""
+"""Longest lease, whatever the controller asks for; the default lease is 3.5 s (I3)."""
 
 _NONCES_KEPT = 4096
 """More than all peers together can ask for within a nonce's life at the socket's rate limits: who

@@ -11,8 +11,8 @@ nobody leaves a request behind), and ``work_from_start``, what the servers get d
 begin, when the row is empty, to the window's end. ``work`` is what they do in the window: there a
 policy that held the row back before shows more than a row that nobody held back.
 
-wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 4 s; the
-published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
+wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 3.5 s;
+the published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
 of the same windows. Two arms have no line: ``wattpack_40s``, with boards that take a lowered limit
 40 s late, and ``static``, a row that nothing holds back, of as many servers as the published peak
 leaves room for (50); its work is told over that of the larger row, uncapped.
