@@ -12,10 +12,10 @@ begin, when the row is empty, to the window's end. ``work`` is what they do in t
 policy that held the row back before shows more than a row that nobody held back.
 
 wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 3.5 s;
-the published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
-of the same windows. Two arms have no line: ``wattpack_40s``, with boards that take a lowered limit
-40 s late, and ``static``, a row that nothing holds back, of as many servers as the published peak
-leaves room for (50); its work is told over that of the larger row, uncapped.
+the published policies lock clocks 40 s late. No mean without its baseline: figures of every policy
+are of the same windows. Two arms have no line: ``wattpack_40s``, with boards that take a lowered
+limit 40 s late, and ``static``, a row that nothing holds back, of as many servers as the published
+peak leaves room for (50); its work is told over that of the larger row, uncapped.
 
 Of a scenario file: row of one GPU type whose requests are timed, meters, plant, lowest and highest
 class, lease and tick, and faults, whose time begins with the counted time of each window. All arms
