@@ -154,15 +154,17 @@ class Ticker:
         self._recent_shown: tuple[LiveDecision, ...] = ()
         self._lines = PacedLines()
         self._count = 0
-        self._shown: TickOutcome | None = None
+        self._shown: tuple[TickOutcome, int] | None = None
         self._tick_seconds = 0.0
         self._view: LiveView | None = None
 
     def live(self) -> LiveView | None:
         """The newest tick as the console shows it; made when somebody asks, once a tick."""
-        outcome, count = self._shown, self._count
-        if outcome is None:
+        # One read: whoever asks does so from another thread, also while a tick is under way.
+        shown = self._shown
+        if shown is None:
             return None
+        outcome, count = shown
         if self._view is None or self._view.tick != count:
             self._view = self._make_view(outcome, count)
         return self._view
@@ -274,7 +276,7 @@ class Ticker:
         self._metrics.observe_aside(self._desired.counted_aside())
         self._metrics.loop.tick_seconds.observe(seconds)
         self._tick_seconds = seconds
-        self._shown = outcome
+        self._shown = outcome, self._count
 
     def _make_view(self, outcome: TickOutcome, count: int) -> LiveView:
         return live_view(

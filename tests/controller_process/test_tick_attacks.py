@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,33 @@ def bench() -> Bench:
     fleet = Fleet()
     fleet.hello(make_hello("node-1"))
     return Bench(make_cluster(make_node("node-1")), fleet)
+
+
+class AskedWhileTicking(DecisionLog):
+    """Somebody asks for the live view in the middle of each tick."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.ask: Callable[[], object] = lambda: None
+
+    def append(self, decisions: Sequence[LiveDecision]) -> None:
+        self.ask()
+        super().append(decisions)
+
+
+def test_a_view_asked_for_within_a_tick_does_not_stand_for_that_tick() -> None:
+    """The old view took the new tick's number, and nobody saw the new one."""
+    fleet, audit = Fleet(), AskedWhileTicking()
+    fleet.hello(make_hello("node-1"))
+    bench = Bench(make_cluster(make_node("node-1")), fleet, audit=audit)
+    audit.ask = bench.ticker.live
+    for _ in range(3):
+        outcome = bench.tick("node-1")
+        view = bench.ticker.live()
+        assert outcome is not None
+        assert view is not None
+        assert view.wall_time_ns == outcome.wall_time_ns
+    assert view.tick == 3
 
 
 def override(name: str = "hand", **spec: Any) -> JsonObject:
