@@ -62,13 +62,14 @@ from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
 from wattpack.kube.write_budget import TokenBucket, write_budget
 from wattpack.metrics_port import RefusalCollector, health_route, metrics_route
 from wattpack.sqlite_retention import kept
-from wattpack.units import seconds_to_ns
+from wattpack.units import NS_PER_MS, seconds_to_ns
 from wattpack.wire.certificates import Identity, expires_at_seconds
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "wattpack-controller"
 # A tick that is this many periods late means that the loop hangs.
 HEALTHY_PERIODS = 3
+_NEVER_NS = 2**63 - 1
 FOLLOWED = (
     PowerDomain.meta.resource,
     PowerPolicy.meta.resource,
@@ -282,16 +283,22 @@ class ControllerProcess:
 
     def _run(self) -> None:
         period_ns = seconds_to_ns(self.settings.tick_seconds)
-        due_ns = self._clock.monotonic_ns() + period_ns
+        lease_ns = self.settings.lease_ttl_ms * NS_PER_MS
+        due_ns, first_lease_ends_ns = self._clock.monotonic_ns() + period_ns, _NEVER_NS
         while not self._stopping:
-            self._clock.wait_until(due_ns, self._wake)
+            self._clock.wait_until(min(due_ns, first_lease_ends_ns), self._wake)
             now_ns = self._clock.monotonic_ns()
             # Cleared only when seen: a term that begins between the two would be lost otherwise.
             if begins := self._term_begins:
                 self._term_begins = False
             self.tick_once()
-            # Ticks are counted from the term's first: one falls on the end of its first lease.
-            if begins or now_ns >= due_ns:
+            # Raises wait for the end of a term's first lease: a tick falls on it.
+            ends = now_ns >= first_lease_ends_ns
+            if begins:
+                first_lease_ends_ns = self._clock.monotonic_ns() + lease_ns
+            elif ends:
+                first_lease_ends_ns = _NEVER_NS
+            if begins or ends or now_ns >= due_ns:
                 due_ns = now_ns + period_ns
 
     def tick_once(self) -> None:
