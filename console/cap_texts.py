@@ -120,13 +120,8 @@ def _base(domain: LiveDomain) -> tuple[str, str]:
 
 
 def _survivable_jump(gpu: HeldGpu) -> CapTexts:
-    domain, most = gpu.domain, gpu.domain.jump_limit_watts
-    borne = domain.survivable_watts
-    most = borne if most is None else most
-    at_most, or_uncapped = f"{_known(most, 'what the breaker survives')} may be", ""
-    if most is not None and borne is not None and most < borne - _ONE_WATT:
-        at_most += f" while it caps (its breaker survives {kilowatts(borne)})"
-        or_uncapped = f", or {gpu.name} caps no longer"
+    domain = gpu.domain
+    at_most, or_uncapped = _jump_limit(gpu)
     return CapTexts(
         f"If every GPU below {gpu.name} went to its cap at once, its breaker would not survive "
         f"until leases end (I2), so caps keep the worst case low although {gpu.name} draws less "
@@ -138,6 +133,15 @@ def _survivable_jump(gpu: HeldGpu) -> CapTexts:
         f"{domain.heat:.2f}){or_uncapped}",
         (_MORE_POWER, "Declare the breaker's real trip curve if the assumed one is stricter."),
     )
+
+
+def _jump_limit(gpu: HeldGpu) -> tuple[str, str]:
+    """The most that the worst case may be, and what else lifts it: less while the domain caps."""
+    borne, limit = gpu.domain.survivable_watts, gpu.domain.jump_limit_watts
+    if borne is None or limit is None or limit >= borne - _ONE_WATT:
+        return f"{_known(borne, 'what the breaker survives')} may be", ""
+    at_most = f"{kilowatts(limit)} may be while it caps (its breaker survives {kilowatts(borne)})"
+    return at_most, f", or {gpu.name} caps no longer"
 
 
 def _brake(gpu: HeldGpu) -> CapTexts:

@@ -35,9 +35,10 @@ __all__ = [
 MAX_PODS = 1000
 
 
+UNIDENTIFIED = "unidentified/"
+"""Begins the names of boards that the driver lists and that do not tell theirs (node_record)."""
 # No slash: names with one are those that we give to boards that nobody names (known_servers).
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
-UNIDENTIFIED = "unidentified/"
 _UUID_EXPECTED = "1 to 96 letters, digits, dots, colons, dashes"
 _COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
 _CEILINGS = (HIGHEST_BOARD_WATTS, HIGHEST_BOARD_JOULES, HIGHEST_BOARD_WATTS, HIGHEST_BOARD_WATTS)

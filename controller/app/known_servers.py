@@ -119,17 +119,12 @@ def _with_limits(
     """The device; one that hangs, with the limits of its type, at the most that this may draw."""
     if device.has_told_limits:
         return device
-    try:
-        profile = book.find(device.model)
-    except UnknownGpuModel:
-        profile = max(book.profiles(), key=lambda p: p.max_limit_watts)
-    most = profile.max_limit_watts
-    least, message = profile.min_limit_watts, f"{device.uuid} has not told its limits: counted "
-    if device.is_identified:
-        message += f"at {most:g} W until it answers"
-    else:
+    profile = _type_or_largest(device.model, book)
+    least, most, until = profile.min_limit_watts, profile.max_limit_watts, "it answers"
+    if not device.is_identified:
         # Nobody ever lowered it: not the host unit, not the actuator (I1).
-        least, message = most, message + f"at {most:g} W until an agent that starts finds it"
+        least, until = most, "an agent that starts finds it"
+    message = f"{device.uuid} has not told its limits: counted at {most:g} W until {until}"
     members.refusals.append(_refusal(record, "LimitsUnknown", message))
     return replace(
         device,
@@ -137,6 +132,14 @@ def _with_limits(
         default_limit_watts=most,
         max_limit_watts=most,
     )
+
+
+def _type_or_largest(model: str, book: ProfileBook) -> GpuProfile:
+    """Of the type with this name; of the one that may draw most where there is none."""
+    try:
+        return book.find(model)
+    except UnknownGpuModel:
+        return max(book.profiles(), key=lambda profile: profile.max_limit_watts)
 
 
 def _model(
@@ -196,10 +199,7 @@ def _unheard(
     """A server at the most that its boards, or the largest known ones, may draw."""
     labels = _labels(body)
     product = next((labels[key] for key in GPU_MODEL_LABELS if labels.get(key)), "")
-    try:
-        profile = book.find(product)
-    except UnknownGpuModel:
-        profile = max(book.profiles(), key=lambda p: p.max_limit_watts)
+    profile = _type_or_largest(product, book)
     profiles.setdefault(profile.model, profile)
     gpus = tuple(
         GpuSpec(

@@ -69,7 +69,7 @@ def devices_of(
         uuids = {device.uuid for device in named}
         before = (device for device in known.devices if device.uuid not in uuids)
         lost = tuple(device for device in before if device.is_identified)
-    nameless = _nameless(hello, named, hello.unidentified_devices - len(lost))
+    nameless = _nameless(hello.node, named, hello.unidentified_devices - len(lost))
     count = len(named) + len(lost) + len(nameless)
     if count > MAX_BOARDS:
         raise InputError("hello.devices", f"at most {MAX_BOARDS} devices between two boots", count)
@@ -77,14 +77,14 @@ def devices_of(
 
 
 def _nameless(
-    hello: power_pb2.Hello, named: tuple[DeviceDescription, ...], count: int
+    node: str, named: tuple[DeviceDescription, ...], count: int
 ) -> tuple[DeviceDescription, ...]:
     """So many boards of which nothing is known, of the server's largest type."""
     largest = max(named, key=lambda device: device.max_limit_watts)
     after = max(device.index for device in named) + 1
     return tuple(
         DeviceDescription(
-            uuid=f"{UNIDENTIFIED}{hello.node}/{number}",
+            uuid=f"{UNIDENTIFIED}{node}/{number}",
             model=largest.model,
             index=after + number,
             default_limit_watts=0.0,

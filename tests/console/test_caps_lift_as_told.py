@@ -17,7 +17,7 @@ from controller.app.live_view_builder import ViewContext, live_view
 from controller.cap_reason import CapReason
 from controller.tick_values import Band, Topology
 from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology, seconds
-from tests.controller.obedient_row import ObedientRow, big_topology
+from tests.controller.obedient_row import ObedientRow, big_topology, jump_bound_topology
 from wattpack.live_view import LiveView
 
 HOT = 690.0
@@ -149,13 +149,7 @@ def test_a_survivable_jump_lets_go_when_the_breaker_cools_or_others_may_hold_les
 
 
 def test_a_jump_that_a_capped_domain_may_not_make_waits_for_its_band_too() -> None:
-    topology = make_topology(
-        parents=(-1, 0),
-        nodes=(1,) * 8,
-        priority=[0, 0, 10, 10] * 8,
-        oversubscription=1.56,
-        curve=SWITCHBOARD_THERMAL,
-    )
+    topology = jump_bound_topology()
     row = ObedientRow(topology)
     row.run(60)
     low = first(topology, 0)

@@ -9,7 +9,13 @@ import numpy as np
 
 from controller.step import initial_state, step
 from controller.tick_values import Commands, Decisions, Observations, Tick, Topology
-from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
+from tests.controller.builders import (
+    SETTINGS,
+    SWITCHBOARD_THERMAL,
+    make_observations,
+    make_topology,
+    seconds,
+)
 from wattpack.power.domain_tree import FloatArray
 
 
@@ -98,3 +104,14 @@ def big_topology(**changes: Any) -> Topology:
         "oversubscription": 1.3,
     }
     return make_topology(**{**options, **changes})
+
+
+def jump_bound_topology() -> Topology:
+    """A rack of eight servers of which the row's breaker bears no full power while leases last."""
+    return make_topology(
+        parents=(-1, 0),
+        nodes=(1,) * 8,
+        priority=[0, 0, 10, 10] * 8,
+        oversubscription=1.56,
+        curve=SWITCHBOARD_THERMAL,
+    )

@@ -8,21 +8,13 @@ import numpy as np
 import pytest
 
 from controller.tick_values import Band
-from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
-from tests.controller.obedient_row import ObedientRow
+from tests.controller.obedient_row import ObedientRow, jump_bound_topology
 from tests.controller.oracle import LEAST_FAULT_SECONDS, house_of
 
 
 def calm_row() -> ObedientRow:
     """Idle boards of which the row's breaker bears no full power for as long as leases last."""
-    topology = make_topology(
-        parents=(-1, 0),
-        nodes=(1,) * 8,
-        priority=[0, 0, 10, 10] * 8,
-        oversubscription=1.56,
-        curve=SWITCHBOARD_THERMAL,
-    )
-    row = ObedientRow(topology)
+    row = ObedientRow(jump_bound_topology())
     row.run(60)
     assert 0.90 < row.caps.mean() / 700.0 < 0.98
     assert row.decisions.band.tolist() == [Band.NORMAL, Band.NORMAL]
