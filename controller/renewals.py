@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattpack.power.domain_tree import FloatArray, IntArray
+from wattpack.masks import some
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["REPEATED_WITHIN_NS", "Heard", "Word", "may_be_repeated", "says_the_same"]
@@ -71,11 +72,18 @@ class Heard:
     limit_watts: FloatArray
     guaranteed_watts: FloatArray
 
+    @property
+    def told(self) -> BoolArray:
+        """Boards of which the node's actuator tells anything, (n_boards,)."""
+        return np.isfinite(self.limit_watts) | np.isfinite(self.guaranteed_watts)
+
 
 def may_be_repeated(
     word: Word, heard: Heard, epoch: int, nonce_max_age_ns: int, now_ns: int
 ) -> bool:
-    """Whether the report may be answered by the same caps now.
+    """Whether the report may be answered by the same caps now, for the boards that it tells of.
+
+    Those that it does not tell of (lost, hung, without a name) hold no lease that could end.
 
     Args:
         word: What the last tick told the node.
@@ -93,8 +101,9 @@ def may_be_repeated(
     if len(heard.limit_watts) != len(word.cap_watts):
         return False
     # Going up to the guaranteed cap is no raise: expiry falls to it, so every worst case has it.
-    held = np.fmax(heard.limit_watts, heard.guaranteed_watts)
-    return bool(np.all(word.cap_watts <= held + _RAISES_NOTHING_WATTS))
+    held, told = np.fmax(heard.limit_watts, heard.guaranteed_watts), heard.told
+    raises = word.cap_watts[told] > held[told] + _RAISES_NOTHING_WATTS
+    return some(told) and not some(raises)
 
 
 def says_the_same(one: Word, other: Word) -> bool:

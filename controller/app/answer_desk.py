@@ -125,14 +125,24 @@ class AnswerDesk:
             return None
         if not may_be_repeated(word, heard, self._epoch(), NONCE_MAX_AGE_NS, now_ns):
             return None
-        answer = power_pb2.ControllerMessage()
-        answer.CopyFrom(message)
-        answer.leases.nonce = heard.nonce
-        for device in answer.leases.devices:
-            device.guaranteed_watts = 0.0
+        answer = _again(message, heard)
         node.answered, node.sent_sequence = heard.nonce, word.sequence
         self.renewals += 1
         return answer
+
+
+def _again(message: power_pb2.ControllerMessage, heard: Heard) -> power_pb2.ControllerMessage:
+    """A tick's batch as the answer to this report: its caps, for the boards that it tells of."""
+    answer = power_pb2.ControllerMessage()
+    answer.CopyFrom(message)
+    answer.leases.nonce = heard.nonce
+    del answer.leases.devices[:]
+    for device, told in zip(message.leases.devices, heard.told.tolist(), strict=True):
+        if told:
+            answer.leases.devices.add(
+                uuid=device.uuid, cap_watts=device.cap_watts, lock_max_mhz=device.lock_max_mhz
+            )
+    return answer
 
 
 def lease_batches(topology: Topology, commands: Commands) -> dict[str, power_pb2.ControllerMessage]:

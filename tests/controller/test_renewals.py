@@ -79,6 +79,13 @@ def test_i6_up_to_the_guaranteed_cap_is_no_raise() -> None:
     assert repeated(low, replace(HEARD, limit_watts=np.array([np.nan, 300.0])))
 
 
+def test_i3_boards_that_tell_nothing_are_not_asked_and_a_report_without_any_is_not_answered() -> None:
+    nothing = np.full(2, np.nan)
+    told = np.array([500.0, np.nan])
+    assert repeated(heard=replace(HEARD, limit_watts=told, guaranteed_watts=told))
+    assert not repeated(heard=replace(HEARD, limit_watts=nothing, guaranteed_watts=nothing))
+
+
 def test_a_word_is_the_same_only_in_one_term_with_the_same_limits_and_locks() -> None:
     assert says_the_same(WORD, replace(WORD, sequence=18))
     assert not says_the_same(WORD, replace(WORD, cap_watts=np.array([501.0, 450.0])))

@@ -30,15 +30,16 @@ def ns(seconds: float) -> int:
 class Conversation:
     """One node's actuator and the desk; the test decides what is lost and when ticks come."""
 
-    def __init__(self) -> None:
+    def __init__(self, untold: int = 0) -> None:
         bounds = {f"{NODE}-gpu-{i}": DeviceBounds(200.0, 700.0, 700.0, 1980) for i in range(2)}
         self.table = LeaseTable(
             dict.fromkeys(bounds, GUARANTEED_WATTS), bounds, "boot-1", itertools.count(1).__next__
         )
         self.table.start(dict.fromkeys(bounds, GUARANTEED_WATTS))
-        self.topology: Topology = make_small_topology(nodes=(NODE,), gpus_per_node=2)
+        n_boards = 2 + untold
+        self.topology: Topology = make_small_topology(nodes=(NODE,), gpus_per_node=n_boards)
         self.fleet = Fleet()
-        self.fleet.hello(make_hello(NODE))
+        self.fleet.hello(make_hello(NODE, gpus=n_boards))
         self.epoch = 1
         self.desk = AnswerDesk(lambda: self.epoch)
         self.sequence = self.reports = 0
@@ -100,6 +101,19 @@ class Conversation:
         for uuid, writes in self.table.apply(to_command(message.leases), ns(at)).items():
             self._write(uuid, writes)
 
+    def known(
+        self, message: power_pb2.ControllerMessage | None
+    ) -> power_pb2.ControllerMessage | None:
+        """The batch as the agent passes it on: the boards that the actuator holds."""
+        assert message is not None
+        passed_on = power_pb2.ControllerMessage()
+        passed_on.CopyFrom(message)
+        del passed_on.leases.devices[:]
+        passed_on.leases.devices.extend(
+            lease for lease in message.leases.devices if lease.uuid in self.table.uuids
+        )
+        return passed_on
+
     def expire(self, at: float) -> bool:
         """Whether a lease ends now."""
         ended = self.table.expire(ns(at))
@@ -115,11 +129,15 @@ class Conversation:
         return [self.table.held(uuid).limit_watts for uuid in self.table.uuids]
 
 
-def leased() -> Conversation:
-    """A node whose boards hold 500 W since a tick at second 0.2."""
-    talk = Conversation()
+def leased(untold: int = 0) -> Conversation:
+    """A node whose boards hold 500 W since a tick at second 0.2.
+
+    Args:
+        untold: Further boards of the node, which its reports do not tell of.
+    """
+    talk = Conversation(untold)
     assert talk.report(0.0) is None
-    talk.deliver(talk.tick(0.2, 500.0), 0.2)
+    talk.deliver(talk.known(talk.tick(0.2, 500.0)), 0.2)
     assert talk.limits() == [500.0, 500.0]
     return talk
 
@@ -127,6 +145,16 @@ def leased() -> Conversation:
 def test_i3_a_report_is_answered_on_arrival_and_the_lease_runs_from_it() -> None:
     talk = leased()
     talk.deliver(talk.report(1.0), 1.01)
+    assert talk.table.next_deadline_ns() == ns(1.0 + 4.0)
+
+
+def test_i3_a_board_that_nobody_hears_does_not_keep_the_others_from_their_answers() -> None:
+    """Lost, hung or without a name: it tells no limits, and no lease of its own can end."""
+    talk = leased(untold=1)
+    answer = talk.report(1.0)
+    assert answer is not None
+    assert [lease.uuid for lease in answer.leases.devices] == list(talk.table.uuids)
+    talk.deliver(answer, 1.01)
     assert talk.table.next_deadline_ns() == ns(1.0 + 4.0)
 
 
