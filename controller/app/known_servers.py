@@ -88,7 +88,7 @@ def find_members(
             for d, model in zip(devices, models, strict=True)
         )
         plain = not stolen and all(
-            m == d.model for m, d in zip(models, record.devices, strict=True)
+            model == device.model for model, device in zip(models, devices, strict=True)
         )
         known = plain and not any(
             r.name == record.name and r.reason == "UnknownGpuModel" for r in members.refusals
@@ -119,19 +119,31 @@ def _with_limits(
     """The device; one that hangs, with the limits of its type, at the most that this may draw."""
     if device.has_told_limits:
         return device
-    profile = _type_or_largest(device.model, book)
-    least, most, until = profile.min_limit_watts, profile.max_limit_watts, "it answers"
-    if not device.is_identified:
+    model, until = device.model, "it answers"
+    if device.is_identified:
+        profile = _type_or_largest(model, book)
+        least, most = profile.min_limit_watts, profile.max_limit_watts
+    else:
         # Nobody ever lowered it: not the host unit, not the actuator (I1).
-        least, until = most, "an agent that starts finds it"
+        largest = max(record.devices, key=lambda known: _most_watts(known, book))
+        model, until = largest.model, "an agent that starts finds it"
+        least = most = _most_watts(largest, book)
     message = f"{device.uuid} has not told its limits: counted at {most:g} W until {until}"
     members.refusals.append(_refusal(record, "LimitsUnknown", message))
     return replace(
         device,
+        model=model,
         min_limit_watts=least,
         default_limit_watts=most,
         max_limit_watts=most,
     )
+
+
+def _most_watts(device: DeviceDescription, book: ProfileBook) -> float:
+    """The most that a board may draw, as it told or else as its type says; 0 without a name."""
+    if device.has_told_limits or not device.is_identified:
+        return device.max_limit_watts
+    return _type_or_largest(device.model, book).max_limit_watts
 
 
 def _type_or_largest(model: str, book: ProfileBook) -> GpuProfile:

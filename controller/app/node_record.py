@@ -60,16 +60,19 @@ def devices_of(
     """The devices that a node has once its hello is taken: boards stay until it boots again.
 
     So do the limits of one that hangs as another agent starts. Boards that the driver lists and
-    that answer nobody have a name of ours, except for those that have told theirs in this boot.
+    that answer nobody have a name of ours, except for those that have told theirs in this boot;
+    one that the driver lists no longer still hangs at its supply.
     """
     lost: tuple[DeviceDescription, ...] = ()
+    listed = len(named) + hello.unidentified_devices
     if known is not None and known.boot_id == hello.boot_id:
         told = {device.uuid: device for device in known.devices if device.has_told_limits}
         named = tuple(d if d.has_told_limits else told.get(d.uuid, d) for d in named)
         uuids = {device.uuid for device in named}
         before = (device for device in known.devices if device.uuid not in uuids)
         lost = tuple(device for device in before if device.is_identified)
-    nameless = _nameless(hello.node, named, hello.unidentified_devices - len(lost))
+        listed = max(listed, len(known.devices))
+    nameless = _nameless(hello.node, named, listed - len(named) - len(lost))
     count = len(named) + len(lost) + len(nameless)
     if count > MAX_BOARDS:
         raise InputError("hello.devices", f"at most {MAX_BOARDS} devices between two boots", count)
@@ -79,7 +82,7 @@ def devices_of(
 def _nameless(
     node: str, named: tuple[DeviceDescription, ...], count: int
 ) -> tuple[DeviceDescription, ...]:
-    """So many boards of which nothing is known, of the server's largest type."""
+    """So many boards of which nothing is known, named as a neighbour that told the most."""
     largest = max(named, key=lambda device: device.max_limit_watts)
     after = max(device.index for device in named) + 1
     return tuple(

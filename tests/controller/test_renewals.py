@@ -79,7 +79,7 @@ def test_i6_up_to_the_guaranteed_cap_is_no_raise() -> None:
     assert repeated(low, replace(HEARD, limit_watts=np.array([np.nan, 300.0])))
 
 
-def test_i3_boards_that_tell_nothing_are_not_asked_and_a_report_without_any_is_not_answered() -> None:
+def test_i3_boards_that_tell_nothing_are_not_asked() -> None:
     nothing = np.full(2, np.nan)
     told = np.array([500.0, np.nan])
     assert repeated(heard=replace(HEARD, limit_watts=told, guaranteed_watts=told))

@@ -184,6 +184,42 @@ def test_a_board_that_has_told_its_name_in_this_boot_is_not_counted_twice() -> N
     assert names(1, 1, "boot-2") == ["1-gpu-0", "ode-1/0"]
 
 
+@pytest.mark.parametrize("hellos", [[(7, 1), (7, 0)], [(6, 2), (5, 2)], [(8, 0), (5, 1), (6, 0)]])
+def test_a_board_that_the_driver_lists_no_longer_still_hangs_at_its_supply(
+    hellos: list[tuple[int, int]],
+) -> None:
+    fleet = Fleet()
+    for gpus, unidentified in hellos:
+        hello = make_hello("node-1", gpus=gpus)
+        hello.unidentified_devices = unidentified
+        fleet.hello(hello)
+        assert len(fleet.records()[0].devices) == 8
+    fleet.hello(make_hello("node-1", gpus=5, boot_id="boot-2"))
+    assert len(fleet.records()[0].devices) == 5
+
+
+def test_a_board_without_a_name_counts_as_the_largest_of_its_neighbours() -> None:
+    def watts(boards: list[tuple[str, float]]) -> tuple[float, list[str]]:
+        hello = make_hello("node-1", gpus=len(boards))
+        for device, (model, told) in zip(hello.devices, boards, strict=True):
+            device.model, device.default_limit_watts, device.max_limit_watts = model, told, told
+            device.min_limit_watts = min(device.min_limit_watts, told)
+        hello.unidentified_devices = 1
+        cluster = make_cluster(make_node("node-1", gpus=len(boards) + 1))
+        topology = running(cluster, make_fleet(hello))
+        reasons = [refusal.reason for refusal in cluster.desired.refusals()]
+        return topology.default_limit_watts[-1], reasons
+
+    h200 = ("NVIDIA H200", 700.0)
+    assert watts([h200, h200]) == (700.0, ["LimitsUnknown"])
+    assert watts([h200, ("NVIDIA B200", 0.0)]) == (1000.0, ["LimitsUnknown"] * 2)
+    assert watts([h200, ("NVIDIA B200", 1000.0)]) == (1000.0, ["LimitsUnknown"])
+    assert watts([("Somebody's TPU", 300.0)])[0] == 300.0
+    most, reasons = watts([("Somebody's TPU", 300.0)] * 2)
+    assert most == 300.0
+    assert "SuspiciousLimits" not in reasons
+
+
 def test_a_hung_board_of_an_unknown_type_counts_as_the_largest_board_there_is() -> None:
     hello = make_hello("node-1")
     odd = hello.devices[1]
