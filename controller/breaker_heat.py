@@ -13,19 +13,28 @@ import numpy as np
 from controller.tick_values import PowerSettings
 from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray
-from wattpack.power.feasibility import LoadTree
+from wattpack.power.feasibility import LoadTree, survivable_watts
 
 __all__ = [
     "advance_heat",
     "heat_limits",
     "must_brake",
     "predicted_heat",
+    "survivable_for",
 ]
 
 
 def heat_limits(load: LoadTree, settings: PowerSettings) -> FloatArray:
     """Highest predicted heat of each domain; lower for parents, for selectivity, (n_domains,)."""
     return np.where(load.has_children, settings.parent_heat, settings.brake_heat)
+
+
+def survivable_for(
+    load: LoadTree, heat: FloatArray, settings: PowerSettings, longer_seconds: float = 0.0
+) -> FloatArray:
+    """I2's limit on the worst case, to be survived for T_fault and so much more, (n_domains,)."""
+    away_seconds = settings.fault_seconds + longer_seconds
+    return survivable_watts(load, heat, away_seconds, heat_limits(load, settings))
 
 
 def advance_heat(

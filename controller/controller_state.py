@@ -35,7 +35,7 @@ from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.power.recent_highest import RecentHighest
 
-__all__ = ["State", "initial_state"]
+__all__ = ["State", "base_watts", "initial_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +190,11 @@ def initial_state(
         feeds=initial_feeds(n_domains),
         available_watts=load.rating_watts,
     )
+
+
+def base_watts(state: State) -> FloatArray:
+    """What the bands are shares of: what the feeds carry or a lower budget, (n_domains,)."""
+    return np.minimum(state.available_watts, state.budget_watts)
 
 
 def _checked_heat(heat: FloatArray | None, n_domains: int) -> FloatArray:

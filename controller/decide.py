@@ -21,6 +21,8 @@ __all__ = [
     "decide",
     "domain_load",
     "effective_wants",
+    "enforced_situation",
+    "worst_watts",
 ]
 
 # Position of I2's limit among those of one filling.
@@ -107,6 +109,19 @@ def effective_wants(calm: Wants, observed: Observations, braked: BoolArray) -> W
     )
 
 
+def enforced_situation(topology: Topology, situation: Situation) -> Situation:
+    """The situation as the enforcing domains see it: those that only watch limit nothing."""
+    enforce = topology.tree.enforce
+    if every(enforce):
+        return situation
+    return replace(
+        situation,
+        jump_limit_watts=np.where(enforce, situation.jump_limit_watts, np.inf),
+        load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
+        active=situation.active & topology.enforced_gpu,
+    )
+
+
 def domain_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     """Expected AC load of each domain at these caps, (n_domains,)."""
     return boards_load(load, caps, now) + now.rest_watts
@@ -118,6 +133,12 @@ def boards_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     if not every(now.active):
         counted = np.where(now.active, counted, _inactive_draw(now))
     return load.sum_gpus(counted) * load.gpu_factor * now.coincidence
+
+
+def worst_watts(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
+    """The most that each domain may draw at these caps of what takes part, (n_domains,)."""
+    counted = np.where(now.active, caps, now.highest_watts)
+    return load.sum_gpus(counted) * load.gpu_factor + now.worst_rest_watts
 
 
 def below_bands(load: LoadTree, now: Situation) -> BoolArray:

@@ -1,4 +1,4 @@
-"""What a tick makes of its picture: limits, bands, caps, and who may be raised."""
+"""What a tick makes of its picture: the limits, caps, and who may be raised."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from controller.allocation import even_gangs
-from controller.bands import (
-    DomainLoads,
-    held_target_share,
-    update_bands,
-    update_held,
-    update_rises,
-)
-from controller.breaker_heat import heat_limits, must_brake
+from controller.breaker_heat import survivable_for
 from controller.cap_reason import RAISES_STOPPED, CapReason
 from controller.changes import new_rise
 from controller.coincidence import coincidence, lasting
-from controller.controller_state import State
+from controller.controller_state import State, base_watts
 from controller.decide import (
     Decided,
     Situation,
@@ -28,29 +21,26 @@ from controller.decide import (
     decide,
     domain_load,
     effective_wants,
+    worst_watts,
 )
 from controller.demand import expected_draw
-from controller.grants import RAISE_DEADBAND, Permit
-from controller.heat_budget import budgeted_target
-from controller.locks import most_drawn, unlocked_draw
+from controller.grants import Permit
+from controller.locks import most_drawn
 from controller.picture import Picture
 from controller.raise_rate import RaiseRate
 from controller.recovery import restorable_watts
-from controller.tick_values import Band, Observations, Tick, Topology
+from controller.tick_values import Band, Observations, Tick
 from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.power.feasibility import LoadTree, survivable_watts
+from wattpack.power.feasibility import LoadTree
 from wattpack.power.recent_highest import RecentHighest
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [
-    "base_watts",
     "braked_gpus",
     "decide_caps",
-    "enforced_situation",
     "good_budget",
     "measure_coincidence",
-    "move_bands",
     "open_situation",
     "raise_permit",
     "raises_stopped",
@@ -76,21 +66,12 @@ _PEAKS_COUNT_FROM_SHARE = 0.985
 # to come once more: readings are means of a second, so they show a step bit by bit.
 _EVERYDAY_RISE_SHARE = 0.02
 
-# Heat that is counted because no meter says otherwise lowers what caps aim at, so that it stays far
-# below what I2 and a restart ask for (I6: 0.1); at this heat boards may all read 5 % low. Assumed.
-_NO_UNCONFIRMED_HEAT = 0.1
-
 
 def good_budget(state: State, observed: Observations) -> FloatArray:
     """A budget that is zero or no number is refused: the last good one rules on (I8)."""
     budget = observed.budget_watts
     good = np.isfinite(budget) & (budget > 0.0)
     return np.where(good, budget, state.budget_watts)
-
-
-def base_watts(state: State) -> FloatArray:
-    """What the bands are shares of: what the feeds carry or a lower budget, (n_domains,)."""
-    return np.minimum(state.available_watts, state.budget_watts)
 
 
 def braked_gpus(state: State, domains: BoolArray) -> BoolArray:
@@ -105,7 +86,7 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
     dry = ~topology.enforced_gpu
     trusted = state.trust.trusted
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
-    survivable = _survivable(tick, state)
+    survivable = survivable_for(state.load, state.heat, tick.settings)
     return Situation(
         survivable_watts=survivable,
         jump_limit_watts=survivable,
@@ -156,90 +137,6 @@ def measure_coincidence(
     return together, ratio, now
 
 
-def move_bands(
-    tick: Tick,
-    state: State,
-    picture: Picture,
-    situation: Situation,
-    cap_band: FloatArray,
-    spare: FloatArray,
-) -> tuple[State, Situation, DomainLoads]:
-    """Each domain's next band, the situation with the load limits that follow, what moved bands.
-
-    Args:
-        tick: What is known now.
-        state: From the last tick, with what this one measured.
-        picture: Draws.
-        situation: With the bands still open.
-        cap_band: As share of L, (n_domains,).
-        spare: How far above the rating a rise may end, as share of it, (n_domains,).
-    """
-    load, base, topology = state.load, base_watts(state), tick.topology
-    settings, now_ns = tick.settings, tick.now_ns
-    # Raises below the deadband are not made, so what is nearly there has arrived.
-    wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
-    short = situation.active & (picture.holding.held_watts < wanted)
-    freed = situation
-    if some(topology.lockable_gpu):
-        locked = load.any_above_gpu(state.bands.band >= _CAPPING)
-        unlocked = unlocked_draw(topology, situation.expected_watts, locked)
-        freed = replace(situation, expected_watts=unlocked)
-    loads = DomainLoads(
-        draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
-        uncapped_share=domain_load(load, topology.request_watts, freed) / base,
-        cap_band=cap_band,
-        braking=state.heard
-        & must_brake(state.rated_load, state.heat, picture.draw_watts, settings),
-        capped=load.any_gpu_below(short),
-    )
-    bands = update_bands(state.bands, loads, settings, now_ns)
-    usable = (bands.band == _NORMAL) & picture.complete & state.heard
-    rises = update_rises(
-        state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
-    )
-    limited = (bands.band == _CAPPING) | (bands.band == _BRAKE)
-    at_worst = np.minimum(np.maximum(picture.metered.at_worst_watts / base, 0.0), 1.0)
-    target = held_target_share(state.held, cap_band, 1.0 - at_worst, settings)
-    target = budgeted_target(target, spare)
-    unconfirmed = picture.metered.unconfirmed_watts / base
-    target = target - unconfirmed * np.minimum(state.heat / _NO_UNCONFIRMED_HEAT, 1.0)
-    capping = (bands.band == _CAPPING) & picture.complete & state.heard
-    held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
-    jump_limit = situation.survivable_watts
-    if some(limited):
-        held_lower = _survivable(tick, state, settings.capping_margin_seconds)
-        jump_limit = np.where(limited, held_lower, jump_limit)
-    return (
-        replace(state, bands=bands, rises=rises, held=held),
-        replace(
-            situation,
-            jump_limit_watts=jump_limit,
-            load_limit_watts=np.where(limited, target * base, np.inf),
-        ),
-        loads,
-    )
-
-
-def _survivable(tick: Tick, state: State, longer_seconds: float = 0.0) -> FloatArray:
-    """I2's limit on the worst case, to be survived for T_fault and so much more, (n_domains,)."""
-    away_seconds = tick.settings.fault_seconds + longer_seconds
-    limits = heat_limits(state.load, tick.settings)
-    return survivable_watts(state.load, state.heat, away_seconds, limits)
-
-
-def enforced_situation(topology: Topology, situation: Situation) -> Situation:
-    """The situation as the enforcing domains see it: those that only watch limit nothing."""
-    enforce = topology.tree.enforce
-    if every(enforce):
-        return situation
-    return replace(
-        situation,
-        jump_limit_watts=np.where(enforce, situation.jump_limit_watts, np.inf),
-        load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
-        active=situation.active & topology.enforced_gpu,
-    )
-
-
 def decide_caps(
     tick: Tick, state: State, situation: Situation, enforced: Situation
 ) -> tuple[Decided, Decided]:
@@ -273,10 +170,8 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)
     fits = domain_load(load, caps, now) <= now.load_limit_watts + slack
-    counted = np.where(now.active, caps, now.highest_watts)
-    worst = load.sum_gpus(counted) * load.gpu_factor + now.worst_rest_watts
-    ideal_counted = np.where(now.active, ideal.cap_watts, now.highest_watts)
-    ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
+    worst = worst_watts(load, caps, now)
+    ideal_worst = worst_watts(load, ideal.cap_watts, now)
     fits &= worst <= np.maximum(now.jump_limit_watts, ideal_worst) + 1e-6
     if not every(fits) or _wastes(load, caps, ideal.cap_watts, now):
         return ideal

@@ -9,8 +9,7 @@ import numpy as np
 from controller.alarms import Alarms, Condition, debounced
 from controller.bands import calm_share, release_share
 from controller.cap_verdicts import cap_verdicts
-from controller.controller_state import State
-from controller.judge import base_watts
+from controller.controller_state import State, base_watts
 from controller.judgement import Judgement
 from controller.meters import shown_share
 from controller.reserve_feeds import reserve_missing

@@ -11,20 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from controller.band_limits import move_bands
 from controller.bands import cap_band_share
 from controller.carry_over import carry_over
 from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.commitments import record, seen
-from controller.controller_state import State, initial_state
-from controller.decide import Situation
+from controller.controller_state import State, base_watts, initial_state
+from controller.decide import Situation, enforced_situation
 from controller.heat_budget import budgeted_band, spare_share
 from controller.judge import (
-    base_watts,
     decide_caps,
-    enforced_situation,
     good_budget,
     measure_coincidence,
-    move_bands,
     open_situation,
 )
 from controller.judgement import Judgement

@@ -339,7 +339,8 @@ class Decisions:
         calm_watts: At or below this a brake ends, (n_domains,).
         release_watts: Draw below which caps are lifted, if ``uncapped_watts`` is below
             ``calm_watts``, too, (n_domains,).
-        uncapped_watts: What would be drawn without caps, as the bands expect it, (n_domains,).
+        uncapped_watts: What would be drawn if no band held anything, as the bands expect it: at
+            full requests, or at the caps of I2 alone while it caps, (n_domains,).
         recovering: Nothing is raised above guaranteed caps until the domain was heard for long
             enough and is cool (I6), (n_domains,).
         raises_stopped: What keeps this replica from raising anything, NOT_CAPPED for nothing.

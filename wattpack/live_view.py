@@ -113,7 +113,8 @@ class LiveDomain(_View):
         calm_watts: A brake ends at or below it; capping ends with ``uncapped_watts`` below it, too.
         capped_gpus: Held below their request.
         would_be_capped_gpus: Those that caps would hold, were it not for DryRun; nothing does.
-        uncapped_watts: What would be drawn without caps, as the bands expect it.
+        uncapped_watts: What would be drawn if no band held anything, as the bands expect it: at
+            full requests, or at the caps of I2 alone while it caps.
         recovering: Nothing is raised above guaranteed caps until servers were heard for long enough
             and the breaker is cool (I6).
         servers: Below the domain.

@@ -35,6 +35,8 @@ from controller.tick_values import (
     Topology,
     Transition,
 )
+from controller.units_watch import SeenBoard
+from controller.work_curves import Curves
 from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from wattpack.clock import Clock
@@ -90,6 +92,20 @@ class TickOutcome:
     wall_time_ns: int
     outlooks: Mapping[str, Outlook] = field(default_factory=dict)
     measured_watts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """All that a view of one tick is made of: whoever asks may do so while the next one runs."""
+
+    outcome: TickOutcome
+    tick: int
+    tick_seconds: float
+    decisions: tuple[LiveDecision, ...]
+    models: Sequence[str]
+    pods: Sequence[str]
+    curves: Curves
+    boards: Mapping[str, SeenBoard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +167,9 @@ class Ticker:
         self._topology: Topology | None = None
         self._state: State | None = None
         self._recent: deque[LiveDecision] = deque(maxlen=RECENT_DECISIONS)
-        self._recent_shown: tuple[LiveDecision, ...] = ()
         self._lines = PacedLines()
         self._count = 0
-        self._shown: tuple[TickOutcome, int] | None = None
-        self._tick_seconds = 0.0
+        self._shown: _Shown | None = None
         self._view: LiveView | None = None
 
     def live(self) -> LiveView | None:
@@ -164,10 +178,10 @@ class Ticker:
         shown = self._shown
         if shown is None:
             return None
-        outcome, count = shown
-        if self._view is None or self._view.tick != count:
-            self._view = self._make_view(outcome, count)
-        return self._view
+        view = self._view
+        if view is None or view.tick != shown.tick:
+            self._view = view = self._make_view(shown)
+        return view
 
     def tick(self) -> TickOutcome | None:
         """One decision; None while there is nothing to control yet."""
@@ -257,8 +271,6 @@ class Ticker:
         fresh = self._decisions(decisions.transitions, outcome.wall_time_ns, seen.epoch)
         self._audit.append(fresh)
         self._recent.extendleft(fresh)
-        # Readers of the view get a copy: they run in other threads.
-        self._recent_shown = tuple(self._recent)
         seconds = (self._clock.monotonic_ns() - started_ns) / NS_PER_SECOND
         self._metrics.observe(topology, seen, decisions)
         self._metrics.observe_servers(seen, decisions, asked=self._servers.max_age_ns > 0)
@@ -275,26 +287,35 @@ class Ticker:
         self._metrics.observe_refusals(self._desired.refusals())
         self._metrics.observe_aside(self._desired.counted_aside())
         self._metrics.loop.tick_seconds.observe(seconds)
-        self._tick_seconds = seconds
-        self._shown = outcome, self._count
+        self._shown = _Shown(
+            outcome,
+            self._count,
+            seconds,
+            decisions=tuple(self._recent),
+            models=self._desired.models,
+            pods=self._desired.pods_of_gpus,
+            curves=self._desired.curves_of_gpus,
+            boards=self._desired.seen_boards(),
+        )
 
-    def _make_view(self, outcome: TickOutcome, count: int) -> LiveView:
+    def _make_view(self, shown: _Shown) -> LiveView:
+        outcome = shown.outcome
         return live_view(
             outcome.topology,
             outcome.seen,
             outcome.decisions,
-            self._recent_shown,
+            shown.decisions,
             ViewContext(
                 wall_time_ns=outcome.wall_time_ns,
-                tick=count,
-                tick_seconds=self._tick_seconds,
-                models=self._desired.models,
-                pods=self._desired.pods_of_gpus,
+                tick=shown.tick,
+                tick_seconds=shown.tick_seconds,
+                models=shown.models,
+                pods=shown.pods,
                 outlooks=outcome.outlooks,
                 temperatures_celsius=self._fleet.temperatures_celsius(outcome.topology),
                 works=self._works(),
-                curves=self._desired.curves_of_gpus,
-                boards=self._desired.seen_boards(),
+                curves=shown.curves,
+                boards=shown.boards,
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),

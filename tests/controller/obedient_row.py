@@ -106,12 +106,12 @@ def big_topology(**changes: Any) -> Topology:
     return make_topology(**{**options, **changes})
 
 
-def jump_bound_topology() -> Topology:
+def jump_bound_topology(oversubscription: float = 1.56) -> Topology:
     """A rack of eight servers of which the row's breaker bears no full power while leases last."""
     return make_topology(
         parents=(-1, 0),
         nodes=(1,) * 8,
         priority=[0, 0, 10, 10] * 8,
-        oversubscription=1.56,
+        oversubscription=oversubscription,
         curve=SWITCHBOARD_THERMAL,
     )

@@ -71,3 +71,39 @@ def test_a_row_that_caps_keeps_its_worst_case_lower_than_it_must() -> None:
     row.run(130)
     assert row.decisions.band.tolist()[0] == Band.NORMAL
     assert not survives(LEAST_FAULT_SECONDS + 0.5), "and it comes back"
+
+
+def crowded_row(floor_watts: float | None = None) -> ObedientRow:
+    """As many boards as I2 leaves well below full power."""
+    topology = jump_bound_topology(oversubscription=1.8)
+    if floor_watts is not None:
+        topology = replace(topology, floor_watts=np.full(topology.n_gpus, floor_watts))
+    row = ObedientRow(topology)
+    row.run(60)
+    return row
+
+
+def test_i5_the_margin_of_a_row_that_caps_leaves_every_floor_that_i2_leaves() -> None:
+    row = crowded_row(floor_watts=570.0)
+    assert row.caps.min() >= 569.0
+    row.demand[:22] = 700.0
+    row.run(40)
+    assert row.decisions.band.tolist()[0] == Band.CAPPING
+    assert row.decisions.jump_limit_watts[0] < row.decisions.survivable_watts[0]
+    assert row.caps.min() >= 569.0
+
+
+def test_a_row_that_i2_alone_holds_below_its_band_does_not_stay_capped_after_a_peak() -> None:
+    """It would have kept its worst case lower than it must for as long as its work went on."""
+    row = crowded_row()
+    row.demand[:20] = 700.0
+    row.run(80)
+    assert row.decisions.band.tolist() == [Band.NORMAL, Band.NORMAL]
+    before = row.decisions.draw_watts[0]
+    row.demand[20:] = 400.0
+    row.run(30)
+    assert row.decisions.band.tolist()[0] == Band.CAPPING
+    row.demand[20:] = 100.0
+    row.run(300)
+    assert row.decisions.band.tolist() == [Band.NORMAL, Band.NORMAL]
+    assert row.decisions.draw_watts[0] > 0.98 * before

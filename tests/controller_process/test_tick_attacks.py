@@ -35,7 +35,7 @@ from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector
 from wattpack.kube.port import LEASES, JsonObject, KubeApi
-from wattpack.live_view import LiveDecision
+from wattpack.live_view import LiveDecision, LiveView
 
 
 class Leader:
@@ -137,6 +137,25 @@ def test_a_view_asked_for_within_a_tick_does_not_stand_for_that_tick() -> None:
         assert view is not None
         assert view.wall_time_ns == outcome.wall_time_ns
     assert view.tick == 3
+
+
+def test_a_view_asked_for_within_the_first_tick_of_a_new_topology_is_the_last_one() -> None:
+    """It took the old tick's arrays and the new topology's names, and failed."""
+    fleet, audit = Fleet(), AskedWhileTicking()
+    fleet.hello(make_hello("node-1"))
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    bench = Bench(cluster, fleet, audit=audit)
+    bench.tick("node-1")
+    views: list[LiveView | None] = []
+    audit.ask = lambda: views.append(bench.ticker.live())
+    fleet.hello(make_hello("node-2", gpus=4))
+    bench.tick("node-1")
+    (within,) = views
+    after = bench.ticker.live()
+    assert within is not None
+    assert after is not None
+    assert (within.tick, len(within.gpus.pod), len(within.gpus.model)) == (1, 2, 2)
+    assert (after.tick, len(after.gpus.pod), len(after.gpus.model)) == (2, 6, 6)
 
 
 def override(name: str = "hand", **spec: Any) -> JsonObject:
