@@ -77,11 +77,14 @@ def _with_servers(site: Site, bodies: Sequence[JsonObject]) -> Site:
     for name in sorted(agents.keys() | nodes.keys()):
         node = nodes.get(name, {})
         labels = (node.get("metadata") or {}).get("labels") or {}
-        boards = _told(agents[name]) if name in agents else []
-        missing = min(board_count(node), MAX_BOARDS) - len(boards)
+        boards, listed = _told(agents[name]) if name in agents else ([], 0)
+        missing = min(max(board_count(node), listed), MAX_BOARDS) - len(boards)
         if missing > 0:
             board, known = _by_label(labels)
-            boards += [board] * missing
+            # Beside boards that tell theirs one that does not is as the largest of them.
+            known = known or bool(boards)
+            board = max(boards, key=lambda told: told.default_limit_watts, default=board)
+            boards += [replace(board, guaranteed_watts=None)] * missing
             guessed += [] if known else [name]
         feeding = site.grid.feeding(name, labels)
         if boards and feeding.require_one_branch(name):
@@ -91,15 +94,18 @@ def _with_servers(site: Site, bodies: Sequence[JsonObject]) -> Site:
     return replace(site, servers=tuple(servers), unclaimed=tuple(unclaimed), guessed=tuple(guessed))
 
 
-def _told(body: JsonObject) -> list[PlannedBoard]:
-    """The boards that an agent told, its own limits before those of their type."""
-    found = []
-    for device in GpuNode.read(body).status.devices:
+def _told(body: JsonObject) -> tuple[list[PlannedBoard], int]:
+    """The boards that an agent told, its own limits before those of their type; how many it lists.
+
+    It lists those, too, that answer nobody.
+    """
+    found, status = [], GpuNode.read(body).status
+    for device in status.devices:
         typical, _ = _by_label({GPU_MODEL_LABELS[0]: device.model})
         default = device.default_limit_watts or typical.default_limit_watts
         lowest = min(typical.min_limit_watts, default)
         found.append(PlannedBoard(device.model, default, lowest, device.guaranteed_watts or None))
-    return found
+    return found, status.gpu_count or 0
 
 
 def _by_label(labels: Mapping[str, str]) -> tuple[PlannedBoard, bool]:

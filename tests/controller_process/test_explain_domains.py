@@ -89,6 +89,33 @@ def test_servers_of_a_cluster_and_a_spec_that_is_not_applied_yet(
     assert "no known GPU type, counted as the largest known: n2" in told
 
 
+def test_a_board_that_does_not_answer_counts_as_the_largest_of_its_neighbours(
+    asked: Any, tmp_path: Path
+) -> None:
+    """The agent lists it (``gpuCount``) and tells nothing of it; nor does the Node object."""
+    bare = {"kind": "Node", "metadata": {"name": "n1", "labels": {"row": "a"}}}
+    cluster, row = tmp_path / "cluster.json", tmp_path / "row.yaml"
+    row.write_text(ROW)
+
+    def counted(*models: str) -> Any:
+        devices = [{"uuid": f"GPU-{i}", "model": m, "index": i} for i, m in enumerate(models)]
+        agent = {
+            "apiVersion": "wattpack.io/v1alpha1",
+            "kind": "GpuNode",
+            "metadata": {"name": "n1"},
+            "spec": {"nodeName": "n1"},
+            "status": {"gpuCount": 3, "devices": devices},
+        }
+        cluster.write_text(json.dumps({"items": [agent, bare]}))
+        _, told, _ = asked("--cluster", str(cluster), "--domains", str(row), "--json")
+        (found,) = json.loads(told)["domains"]
+        return found["gpus"], found["default_watts"]
+
+    hidden = counted("NVIDIA H200", "NVIDIA B200")
+    assert hidden == counted("NVIDIA H200", "NVIDIA B200", "NVIDIA B200")
+    assert hidden[0] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
