@@ -17,8 +17,9 @@ from wattpack.power.domain_tree import BoolArray
 
 __all__ = ["quieted"]
 
-# With regular ticks of 1 s and leases of 3.5 s a node hears at each of them: two lost renewals in a
-# row still leave it its lease. Ticks between, for a large rise, are the quiet ones.
+# With regular ticks of 1 s and leases of 3.5 s a node hears at each of them: with reports that are
+# answered on arrival, two lost renewals in a row still leave it its lease. Ticks between, for a
+# large rise, are the quiet ones.
 _RENEW_SHARE = 0.2
 _SAME_WATTS = 0.5
 

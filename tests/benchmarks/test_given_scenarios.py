@@ -159,7 +159,7 @@ def test_lease_safety_ends_the_leases_of_the_row(tmp_path: Path) -> None:
     assert 100.0 < max(guaranteed) < held <= 400.0
     for replica in row.replicas:
         replica.kill()
-    # The shorter lease is over where the usual one of 4 s would still hold.
+    # The shorter lease is over where the usual one of 3.5 s would still hold.
     row.run(3.1, lambda _: judge.look(row))
     assert [board.limit_watts for board in row.boards] == pytest.approx(guaranteed)
     assert not judge.violations

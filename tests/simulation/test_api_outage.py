@@ -13,9 +13,9 @@ from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND, GpuUuid
 
 DOWN_AT, HOUR = 30.0, 3600.0
-# A leader believes in itself for 4 s after its last renewal, its leases last 4 s, and a tick
+# A leader believes in itself for 4 s after its last renewal, its leases last 3.5 s, and a tick
 # hands them out once a second.
-FALLEN_AFTER_SECONDS = 4.0 + 4.0 + 1.0
+FALLEN_AFTER_SECONDS = 4.0 + 3.5 + 1.0
 SLACK_WATTS = 1.0
 
 
