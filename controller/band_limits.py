@@ -19,12 +19,19 @@ from controller.bands import (
 )
 from controller.breaker_heat import must_brake, survivable_for
 from controller.controller_state import State, base_watts
-from controller.decide import Situation, decide, domain_load, enforced_situation, worst_watts
+from controller.decide import (
+    Situation,
+    decide,
+    domain_load,
+    effective_wants,
+    enforced_situation,
+    worst_watts,
+)
 from controller.grants import RAISE_DEADBAND
 from controller.heat_budget import budgeted_target
 from controller.locks import unlocked_draw
 from controller.picture import Picture
-from controller.tick_values import Band, PowerSettings, Tick, Topology
+from controller.tick_values import Band, PowerSettings, Tick
 from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray
 
@@ -87,7 +94,7 @@ def _band_loads(
     short = situation.active & (picture.holding.held_watts < wanted)
     return DomainLoads(
         draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
-        uncapped_share=_uncapped_watts(topology, state, situation) / base,
+        uncapped_share=_uncapped_watts(tick, state, situation) / base,
         cap_band=cap_band,
         braking=state.heard
         & must_brake(state.rated_load, state.heat, picture.draw_watts, tick.settings),
@@ -95,12 +102,13 @@ def _band_loads(
     )
 
 
-def _uncapped_watts(topology: Topology, state: State, situation: Situation) -> FloatArray:
+def _uncapped_watts(tick: Tick, state: State, situation: Situation) -> FloatArray:
     """What each domain would draw if no band held anything, (n_domains,).
 
-    I2 goes on holding it: a row that it holds low by itself need not stay capped for that.
+    I2 goes on holding it, and so do people: a row that they hold low need not stay capped for that.
     """
-    load, freed, request = state.load, situation, topology.request_watts
+    topology, load, freed = tick.topology, state.load, situation
+    request = topology.request_watts
     capping = state.bands.band >= _CAPPING
     if some(topology.lockable_gpu):
         locked = load.any_above_gpu(capping)
@@ -110,9 +118,12 @@ def _uncapped_watts(topology: Topology, state: State, situation: Situation) -> F
     # What only watches holds nobody, and cannot be held.
     enforced = enforced_situation(topology, situation)
     worst = worst_watts(load, request, enforced)
-    if not some(capping & (worst > enforced.jump_limit_watts)):
+    if not (some(capping) and some(worst > enforced.jump_limit_watts)):
         return uncapped
-    by_jump = decide(load, topology, state.calm_wants, enforced).cap_watts
+    nobody_braked = np.zeros(topology.n_gpus, dtype=np.bool_)
+    # What a board that is capped by hand leaves goes to others (I2 has room for them).
+    wants = effective_wants(state.calm_wants, tick.observations, nobody_braked)
+    by_jump = decide(load, topology, wants, enforced).cap_watts
     by_jump = np.where(enforced.active, by_jump, request)
     return np.minimum(uncapped, domain_load(load, by_jump, freed))
 
@@ -141,6 +152,10 @@ def _jump_limit(tick: Tick, state: State, situation: Situation, limited: BoolArr
     lower = survivable_for(
         state.load, state.heat, tick.settings, tick.settings.capping_margin_seconds
     )
-    owed = worst_watts(state.load, state.calm_wants.floor_watts, situation)
+    floors, enforced = state.calm_wants.floor_watts, enforced_situation(tick.topology, situation)
+    # What only watches counts at its floors in the one, at all that it may hold in the other.
+    owed = np.maximum(
+        worst_watts(state.load, floors, situation), worst_watts(state.load, floors, enforced)
+    )
     lower = np.minimum(np.maximum(lower, owed), survivable)
     return np.where(limited, lower, survivable)

@@ -21,7 +21,7 @@ from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["REPEATED_WITHIN_NS", "Heard", "Word", "may_be_repeated", "says_the_same"]
+__all__ = ["REPEATED_WITHIN_NS", "Heard", "Word", "may_be_repeated", "repeatable", "says_the_same"]
 
 REPEATED_WITHIN_NS = 2 * NS_PER_SECOND
 """A decision is repeated for no longer than a report may be answered (I4): a tick loop that hangs
@@ -72,18 +72,11 @@ class Heard:
     limit_watts: FloatArray
     guaranteed_watts: FloatArray
 
-    @property
-    def told(self) -> BoolArray:
-        """Boards of which the node's actuator tells anything, (n_boards,)."""
-        return np.isfinite(self.limit_watts) | np.isfinite(self.guaranteed_watts)
-
 
 def may_be_repeated(
     word: Word, heard: Heard, epoch: int, nonce_max_age_ns: int, now_ns: int
 ) -> bool:
-    """Whether the report may be answered by the same caps now, for the boards that it tells of.
-
-    Those that it does not tell of (lost, hung, without a name) hold no lease that could end.
+    """Whether the report may be answered by the same caps now, for ``repeatable`` boards.
 
     Args:
         word: What the last tick told the node.
@@ -100,10 +93,20 @@ def may_be_repeated(
         return False
     if len(heard.limit_watts) != len(word.cap_watts):
         return False
+    again = repeatable(word, heard)
+    raises = np.isfinite(heard.limit_watts) & ~again
+    return some(again) and not some(raises)
+
+
+def repeatable(word: Word, heard: Heard) -> BoolArray:
+    """Boards that the caps of the word raise for certain not, (n_boards,).
+
+    One whose limit nobody reads (lost, hung, without a name) is not among them unless its cap is
+    within its guaranteed one: it keeps no other from an answer and waits for the ticks.
+    """
     # Going up to the guaranteed cap is no raise: expiry falls to it, so every worst case has it.
-    held, told = np.fmax(heard.limit_watts, heard.guaranteed_watts), heard.told
-    raises = word.cap_watts[told] > held[told] + _RAISES_NOTHING_WATTS
-    return some(told) and not some(raises)
+    held = np.fmax(heard.limit_watts, heard.guaranteed_watts)
+    return np.asarray(word.cap_watts <= held + _RAISES_NOTHING_WATTS)
 
 
 def says_the_same(one: Word, other: Word) -> bool:

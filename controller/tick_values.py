@@ -340,7 +340,7 @@ class Decisions:
         release_watts: Draw below which caps are lifted, if ``uncapped_watts`` is below
             ``calm_watts``, too, (n_domains,).
         uncapped_watts: What would be drawn if no band held anything, as the bands expect it: at
-            full requests, or at the caps of I2 alone while it caps, (n_domains,).
+            full requests, or while any domain caps at what I2 alone leaves, (n_domains,).
         recovering: Nothing is raised above guaranteed caps until the domain was heard for long
             enough and is cool (I6), (n_domains,).
         raises_stopped: What keeps this replica from raising anything, NOT_CAPPED for nothing.

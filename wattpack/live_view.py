@@ -114,7 +114,7 @@ class LiveDomain(_View):
         capped_gpus: Held below their request.
         would_be_capped_gpus: Those that caps would hold, were it not for DryRun; nothing does.
         uncapped_watts: What would be drawn if no band held anything, as the bands expect it: at
-            full requests, or at the caps of I2 alone while it caps.
+            full requests, or while any domain caps at what I2 alone leaves.
         recovering: Nothing is raised above guaranteed caps until servers were heard for long enough
             and the breaker is cool (I6).
         servers: Below the domain.

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.app.fleet import Arrival
-from controller.renewals import Heard, Word, may_be_repeated, says_the_same
+from controller.renewals import Heard, Word, may_be_repeated, repeatable, says_the_same
 from controller.tick_values import Commands, PowerSettings, Topology
+from wattpack.masks import every
+from wattpack.power.domain_tree import BoolArray
 from wattpack.wire.v1 import power_pb2
 
 __all__ = ["AnswerDesk", "lease_batches", "words_of"]
@@ -36,6 +38,7 @@ class _Node:
         heard: Its newest report, None before the first.
         report_sequence: Of that report.
         answered: Nonce of the newest report that was answered between ticks, 0 for none.
+        left_out: That answer named not all boards: ticks have to.
         sent_sequence: Of the newest batch that left.
         doubtful: Its newest report misses one before it, or does not confirm the last batch.
     """
@@ -45,6 +48,7 @@ class _Node:
     heard: Heard | None = None
     report_sequence: int = -1
     answered: int = 0
+    left_out: bool = False
     sent_sequence: int = 0
     doubtful: bool = True
 
@@ -96,7 +100,7 @@ class AnswerDesk:
             # would come too late for it (I4).
             batch.nonce = heard.nonce
         node.word, node.message = word, message
-        if answered and not news and not node.doubtful:
+        if answered and not (news or node.doubtful or node.left_out):
             return False
         node.sent_sequence = word.sequence
         return True
@@ -125,20 +129,24 @@ class AnswerDesk:
             return None
         if not may_be_repeated(word, heard, self._epoch(), NONCE_MAX_AGE_NS, now_ns):
             return None
-        answer = _again(message, heard)
+        again = repeatable(word, heard)
+        answer = _again(message, heard.nonce, again)
+        node.left_out = not every(again)
         node.answered, node.sent_sequence = heard.nonce, word.sequence
         self.renewals += 1
         return answer
 
 
-def _again(message: power_pb2.ControllerMessage, heard: Heard) -> power_pb2.ControllerMessage:
-    """A tick's batch as the answer to this report: its caps, for the boards that it tells of."""
+def _again(
+    message: power_pb2.ControllerMessage, nonce: int, boards: BoolArray
+) -> power_pb2.ControllerMessage:
+    """A tick's batch as the answer to a report: its caps, for these boards, (n_boards,)."""
     answer = power_pb2.ControllerMessage()
     answer.CopyFrom(message)
-    answer.leases.nonce = heard.nonce
+    answer.leases.nonce = nonce
     del answer.leases.devices[:]
-    for device, told in zip(message.leases.devices, heard.told.tolist(), strict=True):
-        if told:
+    for device, named in zip(message.leases.devices, boards.tolist(), strict=True):
+        if named:
             answer.leases.devices.add(
                 uuid=device.uuid, cap_watts=device.cap_watts, lock_max_mhz=device.lock_max_mhz
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from controller.tick_values import Band
+from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
 from tests.controller.obedient_row import ObedientRow, jump_bound_topology
 from tests.controller.oracle import LEAST_FAULT_SECONDS, house_of
 
@@ -73,12 +75,12 @@ def test_a_row_that_caps_keeps_its_worst_case_lower_than_it_must() -> None:
     assert not survives(LEAST_FAULT_SECONDS + 0.5), "and it comes back"
 
 
-def crowded_row(floor_watts: float | None = None) -> ObedientRow:
+def crowded_row(floor_watts: float | None = None, **observed: Any) -> ObedientRow:
     """As many boards as I2 leaves well below full power."""
     topology = jump_bound_topology(oversubscription=1.8)
     if floor_watts is not None:
         topology = replace(topology, floor_watts=np.full(topology.n_gpus, floor_watts))
-    row = ObedientRow(topology)
+    row = ObedientRow(topology, **observed)
     row.run(60)
     return row
 
@@ -107,3 +109,48 @@ def test_a_row_that_i2_alone_holds_below_its_band_does_not_stay_capped_after_a_p
     row.run(300)
     assert row.decisions.band.tolist() == [Band.NORMAL, Band.NORMAL]
     assert row.decisions.draw_watts[0] > 0.98 * before
+
+
+def test_what_boards_that_people_cap_leave_to_others_counts_before_a_band_lets_go() -> None:
+    """It let go for what others drew while all could be raised, and capped again every half minute.
+
+    A row of which draws went far beyond their target aims below where a band lets go.
+    """
+    by_hand = np.full(32, np.nan)
+    by_hand[[2, 3, 6, 7, 10, 11, 14, 15]] = 200.0
+    row = crowded_row(override_cap_watts=by_hand)
+    held = row.state.held
+    counts = held.counts.copy()
+    counts[0, 52] = 2000.0  # excursions of 0.13 of the rating
+    held = replace(held, counts=counts, total=counts.sum(axis=1))
+    row.state = replace(row.state, held=held)
+    row.demand[np.isnan(by_hand)] = 700.0
+    row.run(60)
+    assert row.decisions.band.tolist()[0] == Band.CAPPING
+    for _ in range(240):
+        row.run(1)
+        assert row.decisions.band.tolist()[0] == Band.CAPPING
+
+
+def test_i5_the_margin_leaves_floors_beside_boards_that_are_only_watched() -> None:
+    """They count at all that they may hold, not at their floors."""
+    mixed = make_topology(
+        parents=(-1, 0, 0),
+        nodes=[1] * 7 + [2],
+        priority=[0, 0, 10, 10] * 8,
+        oversubscription=1.8,
+        curve=SWITCHBOARD_THERMAL,
+        enforce=[True, True, False],
+    )
+    wide = replace(mixed.tree, rating_watts=np.array([mixed.tree.rating_watts[0], 1e6, 1e6]))
+    topology = replace(mixed, tree=wide, floor_watts=np.full(mixed.n_gpus, 550.0))
+    row = ObedientRow(topology)
+    row.deaf = ~topology.enforced_gpu
+    row.caps = np.where(row.deaf, 700.0, row.caps)
+    row.run(60)
+    assert row.caps[topology.enforced_gpu].min() >= 549.0
+    row.demand[:23] = 700.0
+    row.demand[24:28] = 200.0
+    row.run(60)
+    assert row.decisions.band.tolist()[0] == Band.CAPPING
+    assert row.caps[topology.enforced_gpu].min() >= 549.0

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from controller.commitments import holding, initial_commitments, record
-from controller.renewals import REPEATED_WITHIN_NS, Heard, Word, may_be_repeated, says_the_same
+from controller.renewals import (
+    REPEATED_WITHIN_NS,
+    Heard,
+    Word,
+    may_be_repeated,
+    repeatable,
+    says_the_same,
+)
 from controller.tick_values import Commands, Tick
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 
@@ -67,7 +74,6 @@ def test_i3_the_words_of_a_tick_loop_that_hangs_end_soon() -> None:
         ((600.0, 450.0), True),  # the lower cap was lost on its way
         ((490.0, 450.0), False),  # a raise, or a cut by the node itself
         ((400.0, 400.0), False),  # the lease ran out
-        ((np.nan, 450.0), False),
     ],
 )
 def test_i6_a_repetition_never_raises(limits: tuple[float, float], answered: bool) -> None:
@@ -79,11 +85,17 @@ def test_i6_up_to_the_guaranteed_cap_is_no_raise() -> None:
     assert repeated(low, replace(HEARD, limit_watts=np.array([np.nan, 300.0])))
 
 
-def test_i3_boards_that_tell_nothing_are_not_asked() -> None:
-    nothing = np.full(2, np.nan)
-    told = np.array([500.0, np.nan])
-    assert repeated(heard=replace(HEARD, limit_watts=told, guaranteed_watts=told))
-    assert not repeated(heard=replace(HEARD, limit_watts=nothing, guaranteed_watts=nothing))
+@pytest.mark.parametrize("guaranteed_watts", [np.nan, 300.0])
+def test_i3_a_board_whose_limit_nobody_reads_is_left_to_the_ticks(guaranteed_watts: float) -> None:
+    """Lost, hung or without a name: the others have their answer."""
+    heard = replace(
+        HEARD,
+        limit_watts=np.array([500.0, np.nan]),
+        guaranteed_watts=np.array([300.0, guaranteed_watts]),
+    )
+    assert repeated(heard=heard)
+    assert repeatable(WORD, heard).tolist() == [True, False]
+    assert not repeated(heard=replace(heard, limit_watts=np.full(2, np.nan)))
 
 
 def test_a_word_is_the_same_only_in_one_term_with_the_same_limits_and_locks() -> None:

@@ -45,8 +45,10 @@ class Conversation:
         self.sequence = self.reports = 0
         self.seen_nonce = 0
 
-    def report(self, at: float, *, lost: bool = False) -> power_pb2.ControllerMessage | None:
-        """The node reports; the answer, if there is one."""
+    def report(
+        self, at: float, *, lost: bool = False, without: str = ""
+    ) -> power_pb2.ControllerMessage | None:
+        """The node reports, of all its boards but one; the answer, if there is one."""
         status = self.table.status(ns(at))
         self.reports += 1
         readings = [
@@ -58,6 +60,7 @@ class Conversation:
                 lease_active=device.lease_active,
             )
             for uuid, device in status.devices.items()
+            if uuid != without
         ]
         if lost:
             return None
@@ -156,6 +159,17 @@ def test_i3_a_board_that_nobody_hears_does_not_keep_the_others_from_their_answer
     assert [lease.uuid for lease in answer.leases.devices] == list(talk.table.uuids)
     talk.deliver(answer, 1.01)
     assert talk.table.next_deadline_ns() == ns(1.0 + 4.0)
+
+
+def test_i3_ticks_go_on_for_a_board_that_answers_leave_out() -> None:
+    """The agent does not see it and the actuator holds it: its lease would have ended."""
+    talk = leased()
+    hidden = f"{NODE}-gpu-1"
+    for second in range(1, 8):
+        talk.deliver(talk.report(float(second), without=hidden), second + 0.01)
+        talk.deliver(talk.tick(second + 0.2, 500.0), second + 0.21)
+        assert not talk.expire(second + 0.9)
+    assert talk.limits() == [500.0, 500.0]
 
 
 def test_a_tick_with_nothing_new_sends_nothing_and_its_sequence_goes_out_with_the_answer() -> None:
