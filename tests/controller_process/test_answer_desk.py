@@ -152,7 +152,7 @@ def test_i3_a_report_is_answered_on_arrival_and_the_lease_runs_from_it() -> None
 
 
 def test_i3_a_board_that_nobody_hears_does_not_keep_the_others_from_their_answers() -> None:
-    """Lost, hung or without a name: it tells no limits, and no lease of its own can end."""
+    """Lost, hung or without a name: nobody reads its limit."""
     talk = leased(untold=1)
     answer = talk.report(1.0)
     assert answer is not None

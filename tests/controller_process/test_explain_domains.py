@@ -51,6 +51,16 @@ def node(name: str, labels: dict[str, str]) -> dict[str, Any]:
     return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 
 
+def agent(devices: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "GpuNode",
+        "metadata": {"name": "n1"},
+        "spec": {"nodeName": "n1"},
+        "status": {"gpuCount": count, "devices": devices},
+    }
+
+
 def test_servers_of_a_cluster_and_a_spec_that_is_not_applied_yet(
     asked: Any, tmp_path: Path
 ) -> None:
@@ -59,13 +69,6 @@ def test_servers_of_a_cluster_and_a_spec_that_is_not_applied_yet(
          "guaranteedWatts": 450}
         for i in range(8)
     ]  # fmt: skip
-    agent = {
-        "apiVersion": "wattpack.io/v1alpha1",
-        "kind": "GpuNode",
-        "metadata": {"name": "n1"},
-        "spec": {"nodeName": "n1"},
-        "status": {"gpuCount": 8, "devices": devices},
-    }
     product = {"nvidia.com/gpu.product": "NVIDIA-H200"}
     nodes = [
         node("n1", {"row": "a", **product}),
@@ -73,7 +76,7 @@ def test_servers_of_a_cluster_and_a_spec_that_is_not_applied_yet(
         node("n3", product),
     ]
     cluster, row = tmp_path / "cluster.json", tmp_path / "row.yaml"
-    cluster.write_text(json.dumps({"items": [agent, *nodes]}))
+    cluster.write_text(json.dumps({"items": [agent(devices, 8), *nodes]}))
     row.write_text(ROW)
     status, told, _ = asked("--cluster", str(cluster), "--domains", str(row), "--json")
     assert status == 0
@@ -99,14 +102,7 @@ def test_a_board_that_does_not_answer_counts_as_the_largest_of_its_neighbours(
 
     def counted(*models: str) -> Any:
         devices = [{"uuid": f"GPU-{i}", "model": m, "index": i} for i, m in enumerate(models)]
-        agent = {
-            "apiVersion": "wattpack.io/v1alpha1",
-            "kind": "GpuNode",
-            "metadata": {"name": "n1"},
-            "spec": {"nodeName": "n1"},
-            "status": {"gpuCount": 3, "devices": devices},
-        }
-        cluster.write_text(json.dumps({"items": [agent, bare]}))
+        cluster.write_text(json.dumps({"items": [agent(devices, 3), bare]}))
         _, told, _ = asked("--cluster", str(cluster), "--domains", str(row), "--json")
         (found,) = json.loads(told)["domains"]
         return found["gpus"], found["default_watts"]
