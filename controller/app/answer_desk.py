@@ -141,16 +141,21 @@ def _again(
     message: power_pb2.ControllerMessage, nonce: int, boards: BoolArray
 ) -> power_pb2.ControllerMessage:
     """A tick's batch as the answer to a report: its caps, for these boards, (n_boards,)."""
-    answer = power_pb2.ControllerMessage()
-    answer.CopyFrom(message)
-    answer.leases.nonce = nonce
-    del answer.leases.devices[:]
-    for device, named in zip(message.leases.devices, boards.tolist(), strict=True):
-        if named:
-            answer.leases.devices.add(
+    told = message.leases
+    batch = power_pb2.LeaseBatch(
+        epoch=told.epoch,
+        sequence=told.sequence,
+        nonce=nonce,
+        ttl_ms=told.ttl_ms,
+        devices=[
+            power_pb2.DeviceLease(
                 uuid=device.uuid, cap_watts=device.cap_watts, lock_max_mhz=device.lock_max_mhz
             )
-    return answer
+            for device, named in zip(told.devices, boards.tolist(), strict=True)
+            if named
+        ],
+    )
+    return power_pb2.ControllerMessage(leases=batch)
 
 
 def lease_batches(topology: Topology, commands: Commands) -> dict[str, power_pb2.ControllerMessage]:
