@@ -153,9 +153,9 @@ def _jump_limit(tick: Tick, state: State, situation: Situation, limited: BoolArr
         state.load, state.heat, tick.settings, tick.settings.capping_margin_seconds
     )
     floors, enforced = state.calm_wants.floor_watts, enforced_situation(tick.topology, situation)
-    # What only watches counts at its floors in the one, at all that it may hold in the other.
-    owed = np.maximum(
-        worst_watts(state.load, floors, situation), worst_watts(state.load, floors, enforced)
-    )
+    owed = worst_watts(state.load, floors, situation)
+    if enforced is not situation:
+        # What only watches counts at its floors in the one, at all that it may hold in the other.
+        owed = np.maximum(owed, worst_watts(state.load, floors, enforced))
     lower = np.minimum(np.maximum(lower, owed), survivable)
     return np.where(limited, lower, survivable)

@@ -38,7 +38,8 @@ __all__ = [
 # No board draws more than this over its default limit, even for 100 ms (Acme A100: 600 of 400 W);
 # a larger reading is in another unit or of another thing.
 _CREDIBLE_OVER_DEFAULT = 2.0
-_METER_LOST_MARGIN = 1.05  # assumed: board sensors are good to 5 % (arXiv 2312.02741)
+# Assumed: board sensors are good to 5 % (arXiv 2312.02741).
+_METER_LOST_MARGIN = 0.05
 
 # As much more may be drawn than boards say: all sensors of a batch may be off the same way.
 _UNREAD_SHARE = 1.0 / (1.0 - 0.05) - 1.0
@@ -90,6 +91,7 @@ class NodeReadings:
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
         known_watts: Sum of both, AC, (n_domains,).
+        shown_watts: Of that, servers with a meter of their own, AC, (n_domains,).
         unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
             (n_domains,).
     """
@@ -97,6 +99,7 @@ class NodeReadings:
     gpu_watts: FloatArray
     host_watts: FloatArray
     known_watts: FloatArray
+    shown_watts: FloatArray
     unmetered_worst_watts: FloatArray
 
 
@@ -104,13 +107,18 @@ def readings_of(
     topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
 ) -> NodeReadings:
     """Sums of what is read; shapes as in ``NodeReadings``."""
-    known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
+    boards = np.where(np.isnan(gpu_watts), 0.0, gpu_watts)
+    known, shown = load.sum_gpus(boards), np.zeros(len(load.tree))
     unmetered = np.isnan(host_watts)
     if not every(unmetered):
-        known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
+        hosts = load.sum_nodes(np.where(unmetered, 0.0, host_watts))
+        known = known + hosts
+        shown = hosts + load.sum_gpus(np.where(unmetered.take(load.node_of_gpu), 0.0, boards))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
-    return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
+    return NodeReadings(
+        gpu_watts, host_watts, known / load.efficiency, shown / load.efficiency, worst_ac
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +211,25 @@ class Metered:
 
 
 def sum_of_nodes(
-    load: LoadTree, nodes: NodeDraw, memory: MeterMemory, usable: BoolArray
+    load: LoadTree,
+    nodes: NodeDraw,
+    counted_fully_watts: FloatArray,
+    memory: MeterMemory,
+    usable: BoolArray,
 ) -> FloatArray:
-    """AC draw of each domain without its meter, (n_domains,)."""
+    """AC draw of each domain without its meter, (n_domains,).
+
+    Args:
+        load: For what hangs there beside servers.
+        nodes: Sums over the servers.
+        counted_fully_watts: Of these, what needs no margin where a meter is lost: what counts at
+            the most that it can draw, and servers with a meter of their own, AC, (n_domains,).
+        memory: What meters taught.
+        usable: Meters that can be used, (n_domains,).
+    """
     lost = ~usable & has_spoken(memory)
-    margin = memory.gain * np.where(lost, _METER_LOST_MARGIN, 1.0)
-    return nodes.most_watts * margin + load.external_watts
+    read = np.where(lost, nodes.most_watts - counted_fully_watts, 0.0)
+    return (nodes.most_watts + _METER_LOST_MARGIN * read) * memory.gain + load.external_watts
 
 
 def unconfirmed_watts(

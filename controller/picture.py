@@ -50,7 +50,7 @@ from controller.tick_values import Tick
 from wattpack.masks import every, some
 from wattpack.power.board_trust import judged
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
-from wattpack.power.feasibility import LoadTree
+from wattpack.power.feasibility import LoadTree, largest_nodes
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["Picture", "look"]
@@ -218,7 +218,11 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     memory = learned(memory, lesson, seconds)
     share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
     nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
-    by_nodes = sum_of_nodes(load, nodes, memory, usable)
+    guessed = np.isnan(known.host_watts) & (share >= 1.0)
+    at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
+    at_worst = at_worst / load.efficiency
+    fully = nodes.hidden_watts + at_worst + read.shown_watts
+    by_nodes = sum_of_nodes(load, nodes, fully, memory, usable)
     age = (tick.now_ns - stamp) / NS_PER_SECOND
     since = least_change(change.largest_watts, _unheard_watts(tick, state, known))
     bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
@@ -228,9 +232,6 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     beside = beside_meters_watts(load, by_nodes, told, (1.0 - share) * unmetered, usable)
     draw = bounds.applied_to(by_nodes + beside)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    guessed = np.isnan(known.host_watts) & (share >= 1.0)
-    at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
-    at_worst = at_worst / load.efficiency
     confirmed = np.where(usable, credible, has_spoken(memory))
     shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
     beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
@@ -280,11 +281,12 @@ def _heated(
     if state.now_ns < 0:
         return state.heat, state.felt, None
     metered, observed = picture.metered, tick.observations
-    held = _held_by_silent(tick, picture.highest_watts)
     watts = metered.draw_watts + metered.unconfirmed_watts
+    held = _held_by_silent(tick, state, picture)
     if held is not picture.highest_watts:
-        fallen = state.load.sum_gpus(picture.highest_watts - held) * OVERSHOOT_RATIO
-        watts = watts - fallen / state.load.efficiency
+        fallen = (picture.highest_watts - held) * OVERSHOOT_RATIO
+        rebooted = largest_nodes(state.load, _by_node(tick, fallen))
+        watts = watts - (state.load.sum_gpus(fallen) - rebooted) / state.load.efficiency
     felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
     span_ns = (state.now_ns, tick.now_ns)
     heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
@@ -335,25 +337,33 @@ def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
     return sums.astype(np.float64, copy=False)
 
 
-def _held_by_silent(tick: Tick, highest_watts: FloatArray) -> FloatArray:
-    """The highest caps with those of silent boards whose leases have run out, (n_gpus,).
+def _held_by_silent(tick: Tick, state: State, picture: Picture) -> FloatArray:
+    """The highest caps with those of silent boards at what a command or I3 left them, (n_gpus,).
 
-    Heat is a record of the past, not a bound on the next seconds: a node that was silent for longer
-    than every lease and has a host unit was at its guaranteed caps (I3, I10), whatever its limits
-    may be by now.
+    Heat is a record of the past, not a bound on the next seconds. A silent server was at its caps
+    by lease, or without one at its guaranteed caps (I3, I10), unless it rebooted or lost its driver
+    meanwhile, which I1 bears of a twentieth of the servers.
     """
     topology, observed = tick.topology, tick.observations
+    received_ns, by_node = observed.node_received_ns, topology.node_of_gpu
+    silent = ~picture.holding.fresh_node & (received_ns >= 0) & topology.node_host_unit
+    if not some(silent):
+        return picture.highest_watts
     settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns
     settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
-    expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
-    expired &= observed.node_received_ns >= 0
-    if not some(expired):
-        return highest_watts
+    ended = silent & (tick.now_ns - received_ns > settled_ns)
+    heard_well = silent & (received_ns > state.commitments.unproven_ns)
+    with np.errstate(invalid="ignore"):
+        vouched = observed.gpu_controlled & (observed.gpu_limit_watts > 0.0)
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
+    most = np.maximum(picture.holding.held_watts, guaranteed)
+    known = heard_well.take(by_node) & vouched
+    # Of caps that another replica gave nothing is known but what was read back.
+    known &= tick.now_ns >= sole_since_ns(tick, state.commitments)
+    most = np.where(ended.take(by_node), guaranteed, np.where(known, most, np.inf))
     # Where nothing is enforced nothing was leased, so nothing falls.
-    leased = topology.enforced_gpu
-    gpu = leased & expired[topology.node_of_gpu] & (guaranteed < highest_watts)
-    return np.where(gpu, guaranteed, highest_watts)
+    most = np.where(topology.enforced_gpu, most, np.inf)
+    return np.asarray(np.minimum(picture.highest_watts, most))
 
 
 def _complete(

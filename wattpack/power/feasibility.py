@@ -35,6 +35,7 @@ from wattpack.power.trip_curves import CurveBank
 __all__ = [
     "LoadTree",
     "guaranteed_case_watts",
+    "largest_nodes",
     "require_guaranteed_case",
     "size_guaranteed_caps",
     "size_where_feasible",
@@ -211,16 +212,16 @@ def guaranteed_case_watts(
     caps = np.where(fixed_nodes[load.node_of_gpu], default_watts, guaranteed_watts)
     gap = np.maximum(default_watts - caps, 0.0)
     node_gap = np.bincount(load.node_of_gpu, weights=gap, minlength=load.n_nodes).astype(np.float64)
-    at_default = load.gpu_factor * _largest_nodes(load, node_gap)
+    at_default = load.gpu_factor * largest_nodes(load, node_gap)
     if lines is None:
         return worst_watts(load, caps, node_worst_watts) + at_default
     hosts = lines.worst_watts(node_worst_watts, caps, load.node_of_gpu)
     freed = lines.worst_watts(node_worst_watts, caps + gap, load.node_of_gpu) - hosts
-    at_default += _largest_nodes(load, freed) / load.efficiency
+    at_default += largest_nodes(load, freed) / load.efficiency
     return worst_watts(load, caps, hosts) + at_default
 
 
-def _largest_nodes(load: LoadTree, node_gap: FloatArray) -> FloatArray:
+def largest_nodes(load: LoadTree, node_gap: FloatArray) -> FloatArray:
     """Per domain the sum of its largest max(1, 5 %) nodes' values, (n_domains,)."""
     n_domains = len(load.tree)
     allowed = np.append(np.maximum(1, np.ceil(NODES_AT_DEFAULT_SHARE * load.nodes_below)), 0)
