@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.tick_values import PowerSettings
-from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.published_policies import POLICIES, PolicyName
 from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
 from simulation.inference_row.row_work import InferenceWork
-from simulation.inference_row.server_times import A100_MODEL
+from simulation.inference_row.server_times import A100_MODEL, ServerTimes
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
@@ -107,6 +107,17 @@ class Window:
         return begin, begin + self.seconds
 
 
+class Arrivals(Protocol):
+    """Whoever asks a row: clients that are drawn, or a recorded trace."""
+
+    times: ServerTimes
+    class_of_server: NDArray[np.int64]
+
+    def between(self, begin_seconds: float, end_seconds: float) -> RowRequests:
+        """Requests that arrive in [begin, end), with the server that answers each."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyRun:
     """What came of a window under a policy.
@@ -126,7 +137,7 @@ class PolicyRun:
 
 def run_policy(
     name: str,
-    arrivals: ClientArrivals,
+    arrivals: Arrivals,
     window: Window,
     scenario: Scenario,
     settings: PowerSettings | None = None,
