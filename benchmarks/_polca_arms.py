@@ -6,10 +6,10 @@ from typing import Final
 
 from benchmarks._frontier_cells import STATIC, WATTPACK_SLOW, slow_plant, slow_settings
 from benchmarks._row_work import WindowWork
+from capacity.phase_times import ServerTimes
 from controller.tick_values import PowerSettings
 from simulation.inference_row.row_power import GPUS_PER_SERVER
 from simulation.inference_row.row_under_policy import ROW_POLICIES, WATTPACK, PolicyRun, Window
-from simulation.inference_row.server_times import ServerTimes
 from simulation.scenario import Scenario
 
 __all__ = ["ARMS", "STATIC", "WATTPACK_SLOW", "of_arm", "static_row", "static_work"]

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import TDP_WATTS
 from simulation.inference_row.client_arrivals import (
     BIN_SECONDS,
     ClientArrivals,
@@ -35,7 +36,6 @@ from simulation.inference_row.request_classes import POLCA_CLASSES
 from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import GPUS_PER_SERVER, ServerPower
-from simulation.inference_row.server_times import TDP_WATTS
 
 Floats = NDArray[np.float64]
 

@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import ServerTimes
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.request_classes import HIGH, LOW, POLCA_CLASSES
 from simulation.inference_row.row_under_policy import PolicyRun, Window
-from simulation.inference_row.server_times import ServerTimes
 
 __all__ = ["WindowWork"]
 

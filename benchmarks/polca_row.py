@@ -56,6 +56,7 @@ from benchmarks.runner import (
     Target,
     finished_rows,
 )
+from capacity.phase_times import A100_MODEL, ServerTimes
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.latency_accounts import latency_losses
 from simulation.inference_row.request_lengths import LENGTHS
@@ -71,7 +72,6 @@ from simulation.inference_row.row_under_policy import (
     run_policy,
 )
 from simulation.inference_row.served_rows import served_row_of
-from simulation.inference_row.server_times import A100_MODEL, ServerTimes
 
 NAME = "polca_row"
 SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"

@@ -47,6 +47,7 @@ from benchmarks._weeks_figures import (
     summary,
 )
 from benchmarks.runner import RESULTS, Options, Result, Row, sources_digest
+from capacity.phase_times import A100_MODEL
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
@@ -63,7 +64,6 @@ from simulation.inference_row.row_faults import at_fault
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
 from simulation.inference_row.served_rows import served_row_of
-from simulation.inference_row.server_times import A100_MODEL
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
 

@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import ServerTimes, bloom_on_a100
 from simulation.inference_row.client_arrivals import RowRequests
-from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]

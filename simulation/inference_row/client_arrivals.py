@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from capacity.phase_times import ServerTimes, bloom_on_a100
 from simulation.inference_row.request_classes import (
     POLCA_CLASSES,
     RequestClass,
     class_of_servers,
 )
 from simulation.inference_row.request_lengths import PUBLISHED, RequestLengths
-from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import TABLE_PROMPT_TOKENS, ServerTimes
 from simulation.inference_row.batching_servers import (
     STOPPED,
     TINY_SECONDS,
@@ -24,7 +25,6 @@ from simulation.inference_row.batching_servers import (
     StepDraw,
 )
 from simulation.inference_row.client_arrivals import RowRequests
-from simulation.inference_row.server_times import TABLE_PROMPT_TOKENS, ServerTimes
 from wattpack.compiled import AVAILABLE, compiled
 from wattpack.errors import InputError
 

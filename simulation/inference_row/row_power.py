@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.inference_row.server_times import TDP_WATTS
+from capacity.phase_times import TDP_WATTS
 from simulation.plant_constants import PlantConstants, frozen_plant
 from wattpack.errors import InputError
 

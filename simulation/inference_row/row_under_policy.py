@@ -8,13 +8,13 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import A100_MODEL, ServerTimes
 from controller.tick_values import PowerSettings
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.published_policies import POLICIES, PolicyName
 from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
 from simulation.inference_row.row_work import InferenceWork
-from simulation.inference_row.server_times import A100_MODEL, ServerTimes
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capacity.capacity_table import ProfileTable, class_index, throughput
+from capacity.phase_times import ServerTimes, bloom_on_a100
 from capacity.profile_library import shipped_library
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.compiled_servers import fastest_servers
 from simulation.inference_row.compiled_speeds import SpeedCurves, server_speeds
 from simulation.inference_row.request_classes import POLCA_CLASSES, RequestClass
 from simulation.inference_row.row_power import GPUS_PER_SERVER
-from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.compiled import AVAILABLE
 from wattpack.errors import InputError
 

@@ -13,12 +13,12 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final
 
+from capacity.phase_times import A100_MODEL, ServerTimes, bloom_on_a100
+from capacity.step_table_times import step_table_times
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import GPU_SHARE, ServerPower
-from simulation.inference_row.server_times import A100_MODEL, ServerTimes, bloom_on_a100
-from simulation.inference_row.step_table_times import step_table_times
 from wattpack.documents import parse_json
 from wattpack.errors import InputError
 from wattpack.units import require_number

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.phase_times import ServerTimes, bloom_on_a100
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.request_classes import POLCA_CLASSES, class_of_servers
 from simulation.inference_row.request_lengths import LEAST_OUTPUT, TRACE_OF_CLASS
-from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from simulation.traces import TraceName, shipped_trace
 from wattpack.errors import InputError
 

@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from capacity.phase_times import (
+    KV_TOKENS,
+    MAX_BATCH,
+    TDP_WATTS,
+    bloom_on_a100,
+)
+from capacity.profile_library import shipped_library
 from simulation.inference_row import compiled_servers
 from simulation.inference_row.batching_servers import BatchingServers
 from simulation.inference_row.client_arrivals import (
@@ -27,13 +34,6 @@ from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import FULL_GPU_WATTS, ServerPower, ServersAround
 from simulation.inference_row.row_work import InferenceWork
 from simulation.inference_row.served_rows import served_row
-from simulation.inference_row.server_times import (
-    IDLE_WATTS,
-    KV_TOKENS,
-    MAX_BATCH,
-    TDP_WATTS,
-    bloom_on_a100,
-)
 from simulation.inference_row.uncapped_row import marks
 from simulation.traces import shipped_trace
 from wattpack.errors import InputError
@@ -201,10 +201,10 @@ def test_work_is_what_was_asked_for_once_all_is_done() -> None:
 
 def test_draw_is_that_of_the_phase() -> None:
     servers = BatchingServers(requests((1.0, 8192, 100, 0)), 2)
-    one = np.ones(2)
-    np.testing.assert_allclose(servers.step(1.0, one, one).watts, IDLE_WATTS)
+    one, idle_watts = np.ones(2), shipped_library().find("A100-SXM").idle_watts
+    np.testing.assert_allclose(servers.step(1.0, one, one).watts, idle_watts)
     prompt = servers.step(1.0, one, one)
-    np.testing.assert_allclose(prompt.watts, [TDP_WATTS, IDLE_WATTS])
+    np.testing.assert_allclose(prompt.watts, [TDP_WATTS, idle_watts])
     for _ in range(3):
         servers.step(1.0, one, one)
     decode = servers.step(1.0, one, one)

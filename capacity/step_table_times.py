@@ -14,14 +14,15 @@ from typing import Final
 
 import numpy as np
 
+from capacity.phase_times import TABLE_PROMPT_TOKENS, Floats, ServerTimes
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork, StepTable
-from simulation.inference_row.row_power import GPUS_PER_SERVER
-from simulation.inference_row.server_times import TABLE_PROMPT_TOKENS, Floats, ServerTimes
 
 LANGUAGE_MODEL: Final = "llama-3.1-70b"
 """At tensor parallelism 8, so that a server is one replica as in the published row."""
+
+BOARDS: Final = 8
 
 PROMPT_TOKENS: Final = (128, 256, 512, 1024, 2048, 4096, 8192)
 MAX_BATCH: Final = 128
@@ -58,7 +59,7 @@ def step_table_times(gpu_model: str, memory_bytes: float) -> ServerTimes:
     Raises:
         InputError: for a type without such a table.
     """
-    table = shipped_step_tables().find(gpu_model, LANGUAGE_MODEL, GPUS_PER_SERVER)
+    table = shipped_step_tables().find(gpu_model, LANGUAGE_MODEL, BOARDS)
     limit = table.default_limit_watts
     tokens = np.array(PROMPT_TOKENS, dtype=np.float64)
     nothing = np.zeros(len(tokens))
@@ -69,7 +70,7 @@ def step_table_times(gpu_model: str, memory_bytes: float) -> ServerTimes:
     of_context = _decode(table, np.full(2, float(CONTEXT_BATCH)), ends)[0]
     alone = _decode(table, np.ones(len(tokens)), tokens)[1]
     draws = _decode(table, batches, np.full(MAX_BATCH, DRAW_CONTEXT_TOKENS))[1]
-    room = MEMORY_SHARE * GPUS_PER_SERVER * memory_bytes - WEIGHT_BYTES
+    room = MEMORY_SHARE * BOARDS * memory_bytes - WEIGHT_BYTES
     return ServerTimes(
         gpu_model=gpu_model,
         tdp_watts=limit,

@@ -8,16 +8,16 @@ import pytest
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork
-from simulation.inference_row.batching_servers import BatchingServers
-from simulation.inference_row.client_arrivals import ClientArrivals, RowRequests
-from simulation.inference_row.row_power import ServerPower, ServersAround
-from simulation.inference_row.row_under_policy import Window, polca_scenario, run_policy
-from simulation.inference_row.step_table_times import (
+from capacity.step_table_times import (
     DRAW_ERROR,
     LANGUAGE_MODEL,
     TIME_ERROR,
     step_table_times,
 )
+from simulation.inference_row.batching_servers import BatchingServers
+from simulation.inference_row.client_arrivals import ClientArrivals, RowRequests
+from simulation.inference_row.row_power import ServerPower, ServersAround
+from simulation.inference_row.row_under_policy import Window, polca_scenario, run_policy
 from simulation.plant_constants import frozen_plant
 from wattpack.errors import InputError
 

@@ -1,6 +1,6 @@
 """What a server takes and draws, by phase; here eight A100 with BLOOM-176B.
 
-Measured: Splitwise's performance model (``simulation/data/inference_row``). A prompt is processed
+Measured: Splitwise's performance model (``capacity/data/phase_times``). A prompt is processed
 alone; answers decode together, one token each at a time. The table's peak power is taken as the
 draw of prompts and its average as the draw of decode: the average hardly moves with the prompt's
 length, which the mean over a whole request would. No power is published above 16 requests and none
@@ -17,6 +17,8 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from capacity.profile_library import shipped_library
+
 Floats = NDArray[np.float64]
 
 A100_MODEL = "A100-SXM"
@@ -26,9 +28,6 @@ TDP_WATTS = 400.0
 
 MAX_CLOCK_MHZ = 1410.0
 """A100 SXM4: highest SM clock."""
-
-IDLE_WATTS = 62.0
-"""A100 without work: capacity's profile A100-SXM; Splitwise's constant.yaml has 63 W."""
 
 TABLE_PROMPT_TOKENS = 512
 """Prompt length of the table's rows by batch."""
@@ -118,7 +117,7 @@ class ServerTimes:
 @lru_cache(maxsize=1)
 def bloom_on_a100() -> ServerTimes:
     """The measured table."""
-    file = resources.files("simulation") / "data" / "inference_row" / "bloom_176b_a100.csv"
+    file = resources.files("capacity") / "data" / "phase_times" / "bloom_176b_a100.csv"
     rows = [
         {name: float(cell) for name, cell in row.items()}
         for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
@@ -135,7 +134,7 @@ def bloom_on_a100() -> ServerTimes:
     return ServerTimes(
         gpu_model=A100_MODEL,
         tdp_watts=TDP_WATTS,
-        idle_watts=IDLE_WATTS,
+        idle_watts=shipped_library().find(A100_MODEL).idle_watts,
         kv_tokens=float(KV_TOKENS),
         prompt_tokens=tokens,
         prompt_seconds=np.array([r["prompt_ms"] for r in alone]) / 1e3,
