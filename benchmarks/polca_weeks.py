@@ -318,7 +318,7 @@ def span_of(day: int, hours: tuple[float, float]) -> Span:
 
 def span_row(policy: str, asked: Asked, case: Span) -> Row:
     """Books of a span under a policy, and counts of its requests' times."""
-    mine = _books(policy, asked, case, CALM_BELOW[policy])
+    mine = books_of(policy, asked, case, CALM_BELOW[policy])
     load = mine.load_between(*case.counted)
     return {
         "mean_ratio": float(load.mean()),
@@ -327,7 +327,7 @@ def span_row(policy: str, asked: Asked, case: Span) -> Row:
         "hot_hours": mine.hot_seconds / 3600.0,
         **mine.events,
         "work": mine.work_between(*case.counted).tolist(),
-        "times": _counts(mine, case),
+        "times": request_counts(mine, case),
     }
 
 
@@ -340,7 +340,10 @@ def uncapped_row(asked: Asked, case: Span) -> Row:
     arrivals, scenario = _arrivals(asked, row), unbreakable(row.scenario)
     free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), scenario)
     plain = free.run([Stretch(*case.run, hot=False)])
-    return {"work": plain.work_between(*case.counted).tolist(), "times": _counts(plain, case)}
+    return {
+        "work": plain.work_between(*case.counted).tolist(),
+        "times": request_counts(plain, case),
+    }
 
 
 def _row(asked: Asked) -> GivenRow:
@@ -355,7 +358,8 @@ def _arrivals(asked: Asked, row: GivenRow) -> ClientArrivals:
     return row.served.arrivals(asked.servers, seed=asked.seed, hotter=asked.hotter)
 
 
-def _books(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks:
+def books_of(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks:
+    """A span under a policy that is asked nothing in stretches below a load; 0: always asked."""
     row = _row(asked)
     arrivals = _arrivals(asked, row)
     requests = arrivals.between(*case.run)
@@ -365,7 +369,7 @@ def _books(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks
     return DayRun(policy, arrivals, requests, row.scenario).run(plan, case.counted)
 
 
-def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
+def request_counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
     """Counts of times by span, priority and kind."""
     servers = books.work.servers
     requests, times = servers.requests, RequestTimes.of(servers, case.run[1])
@@ -387,7 +391,9 @@ def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
 def agreement(policy: str, asked: Asked, day: int) -> Row:
     """An hour of the night with caps that stand against the same with the policy at work."""
     case = span_of(day, AGREEMENT_HOURS)
-    standing, through = (_books(policy, asked, case, below) for below in (CALM_BELOW[policy], 0.0))
+    standing, through = (
+        books_of(policy, asked, case, below) for below in (CALM_BELOW[policy], 0.0)
+    )
     loads = [books.load_between(*case.counted) for books in (standing, through)]
     work = standing.work_between(*case.counted) / through.work_between(*case.counted)
     whole = [
