@@ -23,8 +23,10 @@ from simulation.row_control.oracle_run import OracleResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
 from simulation.row_control.random_row import RandomRow
+from simulation.row_control.random_work import RandomWorkSettings
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.scenario_faults import given_faults
 from simulation.row_control.start_states import RowStart, draw_start
 from simulation.row_control.told_status import ToldStatus
 from simulation.row_control.wattpack_policy import WattpackPolicy
@@ -56,22 +58,39 @@ class FaultRun:
         scenario: With the run's own seed, and several feeds where one may be lost.
         draw: Its faults.
         seconds: Its length.
+        work: How much of which work, None for the row's own.
     """
 
     scenario: Scenario
     draw: FaultDraw
     seconds: float
+    work: RandomWorkSettings | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, seed: int, number: int, seconds: float) -> FaultRun:
-        """Run ``number`` of a seed."""
+    def of(
+        cls,
+        scenario: Scenario,
+        seed: int,
+        number: int,
+        seconds: float,
+        work: RandomWorkSettings | None = None,
+    ) -> FaultRun:
+        """Run ``number`` of a seed: with the scenario's faults, or drawn ones where it has none.
+
+        Raises:
+            InputError: for a fault of the scenario that strikes nobody on such a row.
+        """
         own = seed * SEEDS_APART + number
         row = scenario.row
+        if scenario.faults:
+            seeded = scenario.model_copy(update={"seed": own})
+            return cls(seeded, given_faults(seeded), seconds, work)
         counts = RowCounts(row.servers, row.servers * row.gpus_per_server, row.racks + 1)
         draw = draw_faults(own, counts)
         if draw.redundancy != "None" and row.redundancy == "None":
             row = row.model_copy(update={"redundancy": draw.redundancy})
-        return cls(scenario.model_copy(update={"seed": own, "row": row}), draw, seconds)
+        seeded = scenario.model_copy(update={"seed": own, "row": row})
+        return cls(seeded, draw, seconds, work)
 
     def spans(self) -> list[tuple[float, float]]:
         """Where work is compared."""
@@ -82,11 +101,17 @@ class FaultRun:
         return [(begin, end) for begin, end in spans if end > begin]
 
 
-def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[str, Any]:
+def one_run(
+    scenario: Scenario,
+    seed: int,
+    number: int,
+    seconds: float,
+    work_settings: RandomWorkSettings | None = None,
+) -> dict[str, Any]:
     """A row of figures that JSON can hold."""
-    run = FaultRun.of(scenario, seed, number, seconds)
+    run = FaultRun.of(scenario, seed, number, seconds, work_settings)
     plant = RowPlant(run.scenario, START_NS)
-    row = RandomRow(plant, run.scenario.seed)
+    row = RandomRow(plant, run.scenario.seed, run.work)
     work = row.work()
     priority = work.priority
     topology = product_topology(plant, priority, work.gang)

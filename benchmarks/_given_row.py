@@ -13,10 +13,10 @@ from benchmarks._required_i1 import require_i1
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import Options
 from simulation.inference_row.request_lengths import LengthsName
-from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import WATTPACK
 from simulation.inference_row.served_rows import ServedRow, served_row_of
+from simulation.row_control.scenario_faults import faults_within
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
 

@@ -138,6 +138,17 @@ def asked_of(name: str, options: Options, runs: int, reads: Sequence[str] = ROW_
     return Asked(given.scenario, given.work, given.runs, told)
 
 
+def work_of(file: Path | None, own: Mapping[str, Any] | None = None) -> RandomWorkSettings:
+    """How much of which work: a file's fields over the benchmark's own.
+
+    Raises:
+        InputError: naming the field and the file.
+    """
+    told = read_yaml_mapping(file) if file is not None else {}
+    source = str(file) if file is not None else ""
+    return validate(RandomWorkSettings, {**(own or {}), **told}, source)
+
+
 def shard_kind(name: str, asked: Asked, seconds: float) -> str:
     """Name of finished runs in the folder of ``--resume``: their row, work, length and sources."""
     made = hashlib.sha256(sources_digest(SOURCES).encode())
@@ -166,9 +177,7 @@ class RowCase:
         arm: Mapping[str, Any] | None = None,
     ) -> None:
         self.scenario: Scenario = asked.row(own, arm, seed)
-        told = read_yaml_mapping(asked.work) if asked.work is not None else {}
-        source = str(asked.work) if asked.work is not None else ""
-        self.settings = validate(RandomWorkSettings, {**work, **told}, source)
+        self.settings = work_of(asked.work, work)
         self.plant = RowPlant(self.scenario, START_NS)
         self.row = RandomRow(self.plant, seed, self.settings)
         first = self.row.work()

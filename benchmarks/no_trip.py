@@ -11,13 +11,15 @@ kept in ``benchmarks/results/no_trip`` are read, and bound the chance of a trip 
 
 Each run tells its own time, so that a call which only reads finished runs tells theirs, too.
 
-Of a scenario file: row, meters, plant, lease and tick, lowest and highest class; work and faults
-are drawn, as is whether meters and servers tell anything.
+Of a scenario file: row, meters, plant, lease and tick, lowest and highest class. Faults that it
+names come in every run, whom they strike by the run's seed; without any they are drawn, as is
+whether meters and servers tell anything. ``--work FILE`` is another mix of work.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,8 +35,11 @@ from benchmarks._given_scenario import read_given
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._required_i1 import require_i1
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._row_cases import work_of
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
+from simulation.row_control.random_work import RandomWorkSettings
+from simulation.row_control.scenario_faults import faults_within
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -44,8 +49,11 @@ NAME = "no_trip"
 SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
 TAKES_ARGUMENTS = True
 TAKES_SCHEDULER = True
-USAGE: Final = "--scenario FILE, --runs N, --first N, --processes N"
-READS: Final = tuple(key for key in ROW_READS if key != "row.bmc")
+USAGE: Final = "--scenario FILE, --work FILE, --runs N, --first N, --processes N"
+READS: Final = (*ROW_READS, "faults")
+DRAWN: Final = tuple(key for key in ROW_READS if key != "row.bmc")
+"""What is read of a file that names no faults."""
+
 
 TOLD_EVERY_RUNS: Final = 10
 QUICK_RUNS, QUICK_SECONDS = 3, 260.0
@@ -73,11 +81,12 @@ def run(options: Options) -> Result:
     """All runs that are asked for, those of ``--resume`` included."""
     asked = _arguments(options.arguments)
     scenario, of_file = _row(asked.scenario, options)
-    kind = RunsKind.of(scenario, options.seed, rests_on_digest(one_run.__module__))
+    work = None if asked.work is None else work_of(asked.work)
+    kind = RunsKind.of(scenario, options.seed, _digest(asked.work))
     if options.quick:
-        rows = [_timed(scenario, options.seed, i, QUICK_SECONDS) for i in range(QUICK_RUNS)]
+        rows = [_timed(scenario, options.seed, i, QUICK_SECONDS, work) for i in range(QUICK_RUNS)]
     else:
-        rows = _all_rows(options, asked, scenario, kind)
+        rows = _all_rows(options, asked, scenario, kind, work)
     told = figures(rows) | together(read_runs(KEPT, kind), "trips")
     told |= {
         "breaker_curves": breaker_curves(scenario),
@@ -91,16 +100,33 @@ def _row(file: Path | None, options: Options) -> tuple[Scenario, dict[str, float
     """The row, and what a result says of its file."""
     if file is None:
         return load_scenario(), {}
-    given = read_given(file, options, READS, only_ends=True)
+    scenario = load_scenario(file)
+    given = read_given(file, options, READS if scenario.faults else DRAWN, only_ends=True)
     require_i1(given.scenario, file)
+    if scenario.faults:
+        try:
+            faults_within(scenario)
+        except InputError as error:
+            error.name_source(str(file))
+            raise
+        return scenario, given.figures()
     # Each run draws whether servers tell their draw; BMCs of the file would tell in all of them.
-    blind = given.scenario.row.model_copy(update={"bmc": "none"})
-    return load_scenario(file).model_copy(update={"row": blind}), given.figures()
+    blind = scenario.row.model_copy(update={"bmc": "none"})
+    return scenario.model_copy(update={"row": blind}), given.figures()
+
+
+def _digest(work: Path | None) -> str:
+    """Of what runs rest on, another mix of work included."""
+    digest = rests_on_digest(one_run.__module__)
+    if work is None:
+        return digest
+    return hashlib.sha256(digest.encode() + work.read_bytes()).hexdigest()[:12]
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="no_trip", add_help=False, exit_on_error=False)
     parser.add_argument("--scenario", type=Path)
+    parser.add_argument("--work", type=Path)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
@@ -117,13 +143,17 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _all_rows(
-    options: Options, asked: argparse.Namespace, scenario: Scenario, kind: RunsKind
+    options: Options,
+    asked: argparse.Namespace,
+    scenario: Scenario,
+    kind: RunsKind,
+    work: RandomWorkSettings | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of every run in order; one that is finished is written at once."""
     numbers = range(asked.first, asked.first + asked.runs)
     kept = KeptRuns(kind, options.resume)
     missing = [number for number in numbers if number not in kept.rows]
-    jobs = [(scenario, options.seed, number) for number in missing]
+    jobs = [(scenario, options.seed, number, work) for number in missing]
     if jobs:
         # Also of one: a run in a process of its own does not grow this one.
         here = Processes(asked.processes)
@@ -143,19 +173,21 @@ def _bar(share: float, width: int = 30) -> str:
     return "[" + "#" * filled + "." * (width - filled) + "]"
 
 
-def _one(job: tuple[Scenario, int, int]) -> dict[str, Any]:
+def _one(job: tuple[Scenario, int, int, RandomWorkSettings | None]) -> dict[str, Any]:
     """One run's row."""
-    scenario, seed, number = job
-    return _timed(scenario, seed, number, RUN_SECONDS)
+    scenario, seed, number, work = job
+    return _timed(scenario, seed, number, RUN_SECONDS, work)
 
 
-def _timed(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[str, Any]:
+def _timed(
+    scenario: Scenario, seed: int, number: int, seconds: float, work: RandomWorkSettings | None
+) -> dict[str, Any]:
     """A run's row with what the run took.
 
     Not in ``one_run``: what finished runs rest on does not change with how they are timed.
     """
     wall, cpu = time.perf_counter(), time.process_time()
-    row = one_run(scenario, seed, number, seconds)
+    row = one_run(scenario, seed, number, seconds, work)
     took = (round(time.perf_counter() - wall, 3), round(time.process_time() - cpu, 3))
     return row | dict(zip(_TIMES, took, strict=True))
 

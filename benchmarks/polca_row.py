@@ -60,7 +60,6 @@ from capacity.phase_times import A100_MODEL, ServerTimes
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.latency_accounts import latency_losses
 from simulation.inference_row.request_lengths import LENGTHS
-from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPU_SHARE, ServerPower
 from simulation.inference_row.row_under_policy import (
     ROW_POLICIES,
@@ -72,6 +71,7 @@ from simulation.inference_row.row_under_policy import (
     run_policy,
 )
 from simulation.inference_row.served_rows import served_row_of
+from simulation.row_control.scenario_faults import faults_within
 
 NAME = "polca_row"
 SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"

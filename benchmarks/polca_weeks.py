@@ -60,10 +60,10 @@ from simulation.inference_row.days_under_policy import (
 from simulation.inference_row.latency_accounts import RequestTimes
 from simulation.inference_row.request_classes import POLCA_CLASSES
 from simulation.inference_row.request_time_counts import sparse, time_counts
-from simulation.inference_row.row_faults import at_fault
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
 from simulation.inference_row.served_rows import served_row_of
+from simulation.row_control.scenario_faults import at_fault
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
 

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from simulation.inference_row.client_arrivals import ClientArrivals, RowRequests
 from simulation.inference_row.compiled_servers import fastest_servers
-from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, ServerPower, ServersAround
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, policy_for
 from simulation.inference_row.row_work import InferenceWork
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.row_policy import StaticCaps
 from simulation.row_control.run import MakePolicy, RowRun, RowSetup
+from simulation.row_control.scenario_faults import faults_within
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario
 from wattpack.errors import InputError

@@ -12,7 +12,6 @@ from capacity.phase_times import A100_MODEL, ServerTimes
 from controller.tick_values import PowerSettings
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.published_policies import POLICIES, PolicyName
-from simulation.inference_row.row_faults import faults_within
 from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
 from simulation.inference_row.row_work import InferenceWork
 from simulation.row_control.accounts import RowResult
@@ -21,6 +20,7 @@ from simulation.row_control.published_row_policy import PublishedRowPolicy
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.row_policy import Uncapped
 from simulation.row_control.run import START_NS, MakePolicy, RowRun, RowSetup
+from simulation.row_control.scenario_faults import faults_within
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError

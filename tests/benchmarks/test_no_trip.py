@@ -10,6 +10,7 @@ import pytest
 from benchmarks import no_trip
 from benchmarks._fault_runs import FaultRun, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
+from benchmarks._row_cases import work_of
 from benchmarks.no_trip import figures
 from benchmarks.runner import Options
 from simulation.scenario import Scenario, load_scenario
@@ -133,6 +134,46 @@ def test_a_run_is_a_function_of_its_seed_and_compares_outside_of_its_faults() ->
     assert first == again
     assert first["oracle_work"] >= first["work"]
     assert one_run(scenario, 1, 3, 55.0)["oracle_work"] != first["oracle_work"]
+
+
+STRUCK = [
+    {"at_seconds": 5, "kind": "ignore_cap", "duration_seconds": 20, "share": 0.25},
+    {"at_seconds": 10, "kind": "api_down", "duration_seconds": 30},
+]
+
+
+def test_the_faults_of_a_scenario_take_the_place_of_drawn_ones() -> None:
+    scenario = small_row(faults=STRUCK)
+    runs = [FaultRun.of(scenario, 1, number, 900.0) for number in range(6)]
+    assert {run.draw.causes for run in runs} == {("ignore_cap", "api_down")}
+    assert {(run.draw.onset_seconds, run.draw.end_seconds) for run in runs} == {(5.0, 40.0)}
+    struck = {tuple(run.draw.faults.faults[0].struck.tolist()) for run in runs}
+    assert len(struck) > 1
+    row = one_run(scenario, 1, 0, 55.0)
+    assert row["causes"] == ["ignore_cap", "api_down"]
+
+
+def test_another_mix_of_work_is_that_of_its_file(tmp_path: Path) -> None:
+    scenario = small_row()
+    file = tmp_path / "work.yaml"
+    file.write_text("training_share: 1.0\n", encoding="utf-8")
+    own, other = (one_run(scenario, 1, 2, 55.0, work) for work in (None, work_of(file)))
+    assert other["oracle_work"] != own["oracle_work"]
+    file.write_text("training_share: 2.0\n", encoding="utf-8")
+    with pytest.raises(InputError, match="training_share") as refused:
+        no_trip.run(Options(arguments=("--work", str(file)), quick=True))
+    assert refused.value.source == str(file)
+
+
+def test_a_fault_that_strikes_nobody_on_the_row_is_refused_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "row.yaml"
+    file.write_text(
+        "faults:\n- {at_seconds: 60, kind: node_reboot, target: nowhere}\n", encoding="utf-8"
+    )
+    asked = Options(arguments=("--scenario", str(file)), progress=lambda _: None)
+    with pytest.raises(InputError, match="nowhere") as refused:
+        no_trip.run(asked)
+    assert refused.value.source == str(file)
 
 
 def kind_of(sources: str = "abc", seed: int = 1) -> RunsKind:

@@ -81,7 +81,7 @@ def document(names: frozenset[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "reads",
-    [ROW_READS, response.READS, headroom.READS, feed_loss.READS, no_trip.READS],
+    [ROW_READS, response.READS, headroom.READS, feed_loss.READS, no_trip.DRAWN],
     ids=["calm, row_costs", "response", "headroom", "feed_loss", "no_trip"],
 )
 def test_every_field_is_taken_or_told(
@@ -143,7 +143,8 @@ def test_a_run_of_the_row_looks_at_what_it_says_it_takes(
         driven.run(2.0)
     case.oracle(2.0)
     one_run(case.scenario, 1, 0, 2.0)
-    whole = {"row", "control", "plant", "priority_classes", "seed"}
+    # ``no_trip`` alone runs the faults of a file.
+    whole = {"row", "control", "plant", "priority_classes", "seed", "faults"}
     classes = {key for key in looked_at if key.startswith("priority_classes.")}
     assert looked_at - whole - classes <= set(ROW_READS)
     # What one domain's feeds carry together follows from how many are left out.

@@ -10,10 +10,10 @@ import pytest
 from simulation.inference_row import days_under_policy
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.days_under_policy import DayRun, Stretch, stretches
-from simulation.inference_row.row_faults import at_fault, faults_within
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import polca_scenario
 from simulation.row_control.faults import RowFaultKind
+from simulation.row_control.scenario_faults import at_fault, faults_within
 from simulation.scenario import FaultSettings, Scenario
 from wattpack.errors import InputError
 

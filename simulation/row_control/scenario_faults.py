@@ -1,4 +1,4 @@
-"""A scenario's faults in runs of the inference row, which begin at any time of theirs."""
+"""A scenario's faults in runs of a row alone, which begin at any time of theirs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.fault_plan import FaultSchedule
+from simulation.row_control.agents import AgentSettings
+from simulation.row_control.fault_draws import FaultDraw
 from simulation.row_control.faults import EVENTS, RowFault, RowFaults, faults_of
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS
 from simulation.scenario import Scenario
 
-__all__ = ["at_fault", "faults_within"]
+__all__ = ["at_fault", "faults_within", "given_faults"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -46,6 +48,23 @@ def faults_within(scenario: Scenario, zero_seconds: float = 0.0) -> RowFaults:
         scenario.seed,
     )
     return RowFaults(list(_shifted(faults_of(schedule), zero_seconds)))
+
+
+def given_faults(scenario: Scenario) -> FaultDraw:
+    """What a scenario says goes wrong, in place of a draw; whom it strikes is by its seed.
+
+    Raises:
+        InputError: as ``faults_within``.
+    """
+    row, kinds = scenario.row, dict.fromkeys(fault.kind.value for fault in scenario.faults)
+    return FaultDraw(
+        tuple(kinds),
+        faults_within(scenario),
+        AgentSettings(),
+        bmcs=row.bmc == "simulated",
+        meters=True,
+        redundancy=row.redundancy,
+    )
 
 
 def _shifted(faults: RowFaults, zero_seconds: float) -> Iterator[RowFault]:
