@@ -120,7 +120,7 @@ def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
     drawn = frozen_calibration().arrivals(REQUEST_SERVERS, seed=seed)
     hour = REQUEST_DAY * DAY_SECONDS + REQUEST_HOUR * 3600.0 - warm_seconds
     recorded, span = TraceArrivals(REQUEST_SERVERS), (warm_seconds, seconds)
-    # Parts of the hour that hardly overlap, from seed to seed.
+    # Three seeds in a row have parts of the hour that do not overlap.
     part = seed * sum(span) % (recorded.length_seconds - sum(span))
     return row | {
         RANDOM: _judged(random, seconds),

@@ -62,7 +62,7 @@ def run(options: Options) -> Result:
     for day in given.days:
         if not 1 <= day <= 41:
             raise InputError("--days", "days from 1 to 41", day)
-    days = given.days[:1] if options.quick else given.days
+    days = list(dict.fromkeys(given.days))[: 1 if options.quick else None]
     policies = given.policies[:1] if options.quick else given.policies
     cases = [(policy, day) for policy in policies for day in days]
 
@@ -80,7 +80,8 @@ def run(options: Options) -> Result:
         mine = [row for (of, _), row in zip(cases, rows, strict=True) if of == policy]
         figures |= {f"{policy}_days": len(mine)}
         figures |= {
-            f"{policy}_{name}": max(float(row[name]) for row in mine) for name in sorted(mine[0])
+            f"{policy}_{name}": max(float(row[name]) for row in mine if name in row)
+            for name in sorted(set().union(*mine))
         }
     wanted = {name: one for name, one in TARGETS.items() if name in figures}
     return Result(figures, {} if options.quick else wanted)

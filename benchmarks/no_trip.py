@@ -39,7 +39,7 @@ from benchmarks._row_cases import work_of
 from benchmarks._row_reads import ROW_READS
 from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.random_work import RandomWorkSettings
-from simulation.row_control.scenario_faults import faults_within
+from simulation.row_control.scenario_faults import given_faults
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -105,7 +105,7 @@ def _row(file: Path | None, options: Options) -> tuple[Scenario, dict[str, float
     require_i1(given.scenario, file)
     if scenario.faults:
         try:
-            faults_within(scenario)
+            given_faults(scenario)
         except InputError as error:
             error.name_source(str(file))
             raise

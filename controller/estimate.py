@@ -198,6 +198,7 @@ class Metered:
         bounds: What meters say of the draw now.
         at_worst_watts: Of that, servers beside their boards that count at their declared worst, AC.
         unconfirmed_watts: What may be drawn beyond it if every board says too little, AC.
+        unbounded_watts: All of that as servers and boards say it, above any bound of a meter, AC.
     """
 
     draw_watts: FloatArray
@@ -208,6 +209,7 @@ class Metered:
     bounds: Bounds
     at_worst_watts: FloatArray
     unconfirmed_watts: FloatArray
+    unbounded_watts: FloatArray
 
 
 def sum_of_nodes(

@@ -60,6 +60,7 @@ class GapRow:
         begin_ns: The tick before it.
         heat: Of each domain then, (n_domains,).
         watts: By which heat was advanced, AC, (n_domains,).
+        sum_watts: What it would have been without bounds of meters, AC, (n_domains,).
         least_watts: Of that, what meters saw, AC; all of it once they put its heat right,
             (n_domains,).
         silent_watts: What the boards of each silent server counted, 0 for others, DC, (n_nodes,).
@@ -70,6 +71,7 @@ class GapRow:
     end_ns: int
     heat: FloatArray
     watts: FloatArray
+    sum_watts: FloatArray
     least_watts: FloatArray
     silent_watts: FloatArray
     silent_host_watts: FloatArray
@@ -181,11 +183,13 @@ def _lowered(load: LoadTree, row: GapRow, heard: Heard) -> GapRow:
     if not some(excess):
         return row
     # Counted they were by a learned gain of 1 or more.
-    less = load.sum_nodes(excess) / load.efficiency
-    watts = np.maximum(row.watts - less, np.minimum(row.least_watts, row.watts))
+    sums = row.sum_watts - load.sum_nodes(excess) / load.efficiency
+    # What a meter of another level has taken off already is not taken off once more.
+    watts = np.maximum(np.minimum(row.watts, sums), np.minimum(row.least_watts, row.watts))
     return replace(
         row,
         watts=watts,
+        sum_watts=sums,
         silent_watts=row.silent_watts - boards,
         silent_host_watts=row.silent_host_watts - hosts,
     )

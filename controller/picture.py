@@ -132,7 +132,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         complete=complete,
         stale_gpu=stale,
     )
-    heat, felt, row = _heated(tick, state, picture, news)
+    heat, felt, row = _heated(tick, state, picture, trust.trusted, news)
     rows = _still_open(tick, state.gap_rows, felt, news)
     if rows and tick.observations.gpu_gap_watts.size:
         heard = _told(tick, state, trust.trusted & ~stale, hosts)
@@ -234,9 +234,10 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
     confirmed = np.where(usable, credible, has_spoken(memory))
     shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
-    beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
-    beyond = bounds.applied_to(beyond) - draw
-    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond)
+    unconfirmed = unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
+    beyond = bounds.applied_to(draw + unconfirmed) - draw
+    by_sums = by_nodes + beside + unconfirmed
+    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond, by_sums)
     return memory, metered, new & credible
 
 
@@ -272,7 +273,7 @@ def _energy(tick: Tick, fresh_gpu: BoolArray) -> FloatArray:
 
 
 def _heated(
-    tick: Tick, state: State, picture: Picture, news: BoolArray
+    tick: Tick, state: State, picture: Picture, trusted: BoolArray, news: BoolArray
 ) -> tuple[FloatArray, FeltMemory, GapRow | None]:
     """Breaker heat advanced over the time since the last tick, and what it was advanced by.
 
@@ -280,13 +281,16 @@ def _heated(
     """
     if state.now_ns < 0:
         return state.heat, state.felt, None
-    metered, observed = picture.metered, tick.observations
+    metered, observed, load = picture.metered, tick.observations, state.load
     watts = metered.draw_watts + metered.unconfirmed_watts
-    held = _held_by_silent(tick, state, picture)
+    held = _held_by_silent(tick, state, picture, trusted)
+    by_sums = metered.unbounded_watts
     if held is not picture.highest_watts:
         fallen = (picture.highest_watts - held) * OVERSHOOT_RATIO
-        rebooted = largest_nodes(state.load, _by_node(tick, fallen))
-        watts = watts - (state.load.sum_gpus(fallen) - rebooted) / state.load.efficiency
+        rebooted = largest_nodes(load, _by_node(tick, fallen))
+        by_sums = by_sums - (load.sum_gpus(fallen) - rebooted) / load.efficiency
+        # What a meter has taken off already is not taken off once more.
+        watts = np.minimum(watts, by_sums)
     felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
     span_ns = (state.now_ns, tick.now_ns)
     heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
@@ -297,7 +301,13 @@ def _heated(
     counted = np.where(silent, held * OVERSHOOT_RATIO, 0.0)
     hosts = np.where(picture.holding.fresh_node, 0.0, tick.topology.node_worst_watts)
     row = GapRow(
-        *span_ns, state.heat, felt.watts, metered.bounds.lower_watts, _by_node(tick, counted), hosts
+        *span_ns,
+        state.heat,
+        felt.watts,
+        by_sums,
+        metered.bounds.lower_watts,
+        _by_node(tick, counted),
+        hosts,
     )
     return heat, memory, row
 
@@ -337,33 +347,44 @@ def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
     return sums.astype(np.float64, copy=False)
 
 
-def _held_by_silent(tick: Tick, state: State, picture: Picture) -> FloatArray:
+def _held_by_silent(tick: Tick, state: State, picture: Picture, trusted: BoolArray) -> FloatArray:
     """The highest caps with those of silent boards at what a command or I3 left them, (n_gpus,).
 
-    Heat is a record of the past, not a bound on the next seconds. A silent server was at its caps
-    by lease, or without one at its guaranteed caps (I3, I10), unless it rebooted or lost its driver
-    meanwhile, which I1 bears of a twentieth of the servers.
+    Heat is a record of the past, not a bound on the next seconds. A board that keeps its caps was
+    at those of its lease, or without one at its guaranteed cap, if an actuator held it when its
+    server was heard last. What else can have happened is that the server rebooted or lost its
+    driver, which I1 bears of a twentieth of the servers (the caller counts these).
+
+    Args:
+        tick: For topology and reports.
+        state: From the last tick.
+        picture: The highest caps, at a board's most where it is not trusted (I7).
+        trusted: Boards that keep their caps as far as anybody knows, (n_gpus,).
     """
     topology, observed = tick.topology, tick.observations
     received_ns, by_node = observed.node_received_ns, topology.node_of_gpu
     silent = ~picture.holding.fresh_node & (received_ns >= 0) & topology.node_host_unit
     if not some(silent):
         return picture.highest_watts
-    settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns
-    settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
+    settle_ns = int(tick.settings.settle_seconds * NS_PER_SECOND)
+    settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns + settle_ns
+    # Of caps that another replica gave nothing is known but what was read back.
+    alone = tick.now_ns >= sole_since_ns(tick, state.commitments) + settle_ns
     ended = silent & (tick.now_ns - received_ns > settled_ns)
-    heard_well = silent & (received_ns > state.commitments.unproven_ns)
+    ended &= alone | (not observed.leading)
+    leased = silent & (received_ns > state.commitments.unproven_ns) & alone
     with np.errstate(invalid="ignore"):
-        vouched = observed.gpu_controlled & (observed.gpu_limit_watts > 0.0)
+        readable = observed.gpu_limit_watts > 0.0
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     most = np.maximum(picture.holding.held_watts, guaranteed)
-    known = heard_well.take(by_node) & vouched
-    # Of caps that another replica gave nothing is known but what was read back.
-    known &= tick.now_ns >= sole_since_ns(tick, state.commitments)
-    most = np.where(ended.take(by_node), guaranteed, np.where(known, most, np.inf))
+    most = np.where(leased.take(by_node) & readable, most, np.inf)
+    fallen = ended.take(by_node) & np.isfinite(observed.gpu_guaranteed_watts)
+    most = np.where(fallen, guaranteed, most)
     # Where nothing is enforced nothing was leased, so nothing falls.
-    most = np.where(topology.enforced_gpu, most, np.inf)
-    return np.asarray(np.minimum(picture.highest_watts, most))
+    held = topology.enforced_gpu & observed.gpu_controlled & trusted
+    return np.asarray(
+        np.where(held, np.minimum(picture.highest_watts, most), picture.highest_watts)
+    )
 
 
 def _complete(

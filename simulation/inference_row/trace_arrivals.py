@@ -68,25 +68,21 @@ class TraceArrivals:
         )
 
     def _dealt(self, name: TraceName, begin: float, end: float) -> list[tuple[Floats, ...]]:
-        """A trace's requests of a time by class, each dealt to the servers of its class."""
+        """A trace's requests of a time by class; who answers each is by its place in the trace."""
         trace = shipped_trace(name)
         inside = np.flatnonzero((trace.arrival_seconds >= begin) & (trace.arrival_seconds < end))
         classes = [k for k, one in enumerate(POLCA_CLASSES) if TRACE_OF_CLASS[one.name] == name]
-        return [
-            self._of_class(k, trace.arrival_seconds, trace.prompt_tokens, trace.output_tokens, mine)
-            for i, k in enumerate(classes)
-            for mine in [inside[i :: len(classes)]]
-        ]
-
-    def _of_class(
-        self, k: int, arrival: Floats, prompt: Floats, output: Floats, mine: NDArray[np.int64]
-    ) -> tuple[Floats, ...]:
-        servers = np.flatnonzero(self.class_of_server == k)
-        server = servers[np.arange(len(mine)) % len(servers)]
-        return (
-            arrival[mine],
-            np.full(len(mine), float(k)),
-            np.maximum(prompt[mine], 1.0),
-            np.maximum(output[mine], LEAST_OUTPUT),
-            server.astype(np.float64),
-        )
+        parts: list[tuple[Floats, ...]] = []
+        for i, k in enumerate(classes):
+            mine = inside[inside % len(classes) == i]
+            servers = np.flatnonzero(self.class_of_server == k)
+            parts.append(
+                (
+                    trace.arrival_seconds[mine],
+                    np.full(len(mine), float(k)),
+                    np.maximum(trace.prompt_tokens[mine], 1.0),
+                    np.maximum(trace.output_tokens[mine], LEAST_OUTPUT),
+                    servers[mine // len(classes) % len(servers)].astype(np.float64),
+                )
+            )
+        return parts

@@ -15,6 +15,7 @@ from simulation.row_control.faults import EVENTS, RowFault, RowFaults, faults_of
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS
 from simulation.scenario import Scenario
+from wattpack.errors import InputError
 
 __all__ = ["at_fault", "faults_within", "given_faults"]
 
@@ -54,12 +55,15 @@ def given_faults(scenario: Scenario) -> FaultDraw:
     """What a scenario says goes wrong, in place of a draw; whom it strikes is by its seed.
 
     Raises:
-        InputError: as ``faults_within``.
+        InputError: as ``faults_within``, and if nothing of it strikes a row.
     """
     row, kinds = scenario.row, dict.fromkeys(fault.kind.value for fault in scenario.faults)
+    faults = faults_within(scenario)
+    if not faults.faults:
+        raise InputError("faults", "one at least that strikes a row or its controller", list(kinds))
     return FaultDraw(
         tuple(kinds),
-        faults_within(scenario),
+        faults,
         AgentSettings(),
         bmcs=row.bmc == "simulated",
         meters=True,

@@ -165,13 +165,20 @@ def test_another_mix_of_work_is_that_of_its_file(tmp_path: Path) -> None:
     assert refused.value.source == str(file)
 
 
-def test_a_fault_that_strikes_nobody_on_the_row_is_refused_with_its_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        ("{at_seconds: 60, kind: node_reboot, target: nowhere}", "nowhere"),
+        ("{at_seconds: 60, kind: planner_down, duration_seconds: 30}", "faults"),
+    ],
+)
+def test_faults_that_strike_nobody_on_the_row_are_refused_with_their_file(
+    tmp_path: Path, fault: str, named: str
+) -> None:
     file = tmp_path / "row.yaml"
-    file.write_text(
-        "faults:\n- {at_seconds: 60, kind: node_reboot, target: nowhere}\n", encoding="utf-8"
-    )
+    file.write_text(f"faults:\n- {fault}\n", encoding="utf-8")
     asked = Options(arguments=("--scenario", str(file)), progress=lambda _: None)
-    with pytest.raises(InputError, match="nowhere") as refused:
+    with pytest.raises(InputError, match=named) as refused:
         no_trip.run(asked)
     assert refused.value.source == str(file)
 

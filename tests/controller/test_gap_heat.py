@@ -44,7 +44,7 @@ def rows_of(
     rows: tuple[GapRow, ...] = ()
     for k in range(seconds):
         span_ns = (k * NS_PER_SECOND, (k + 1) * NS_PER_SECOND)
-        row = GapRow(*span_ns, heat, watts, least * RATING, np.full(N, boards), np.zeros(N))
+        row = GapRow(*span_ns, heat, watts, watts, least * RATING, np.full(N, boards), np.zeros(N))
         rows = kept_rows(rows, row)
         heat = np.minimum(advance_heat(LOAD, heat, watts, 1.0), 1.0)
     return rows, heat

@@ -7,13 +7,16 @@ stood still. What was counted while they were silent stays counted.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from controller.commitments import seen
+from controller.controller_state import State
 from controller.picture import look
-from controller.tick_values import Observations, Tick, Topology
+from controller.tick_values import Observations, Tick
+from tests.controller import metered_row
 from tests.controller.builders import SETTINGS, SWITCHBOARD_THERMAL, make_topology, seconds
 from tests.controller.metered_row import MeteredRow, bursts
 
@@ -83,26 +86,45 @@ def test_reports_that_get_through_now_and_then_heat_no_row_that_was_told_to_fall
     assert counted[60] - counted[0] < 0.08
 
 
-def doubted(topology: Topology, observed: Observations) -> dict[str, tuple[Topology, Observations]]:
+def doubted(tick: Tick, state: State) -> dict[str, tuple[Tick, State]]:
     """The same silence where nobody can vouch for what the servers were left at."""
+    topology, observed = tick.topology, tick.observations
     nobody = np.zeros(topology.n_gpus, dtype=np.bool_)
+    unknown = np.full(topology.n_gpus, np.nan)
+    bare = replace(topology, node_host_unit=np.zeros(topology.n_nodes, dtype=np.bool_))
+    every_node = np.ones(topology.n_nodes, dtype=np.bool_)
+    doubted_ns = np.full(topology.n_gpus, tick.now_ns)
+    offended = replace(state.trust, trusted=nobody, doubted_ns=doubted_ns)
+
+    def told(**changes: Any) -> tuple[Tick, State]:
+        return replace(tick, observations=replace(observed, **changes)), state
+
     return {
-        "no host unit": (
-            replace(topology, node_host_unit=np.zeros(topology.n_nodes, dtype=np.bool_)),
-            observed,
-        ),
-        "no actuator": (topology, replace(observed, gpu_controlled=nobody)),
-        "a limit that nobody reads": (
-            topology,
-            replace(observed, gpu_limit_watts=np.full(topology.n_gpus, np.nan)),
-        ),
-        "another replica leads": (topology, replace(observed, leading=False)),
-        "another led a moment ago": (topology, replace(observed, epoch=observed.epoch + 1)),
-        "rebooted": (
-            topology,
-            replace(observed, node_rebooted=np.ones(topology.n_nodes, dtype=np.bool_)),
-        ),
+        "no host unit": (replace(tick, topology=bare), state),
+        "no actuator": told(gpu_controlled=nobody),
+        "no guaranteed cap": told(gpu_guaranteed_watts=unknown, gpu_limit_watts=unknown),
+        "a limit that nobody reads": told(gpu_limit_watts=unknown),
+        "boards that ignore their caps": (tick, replace(state, trust=offended)),
+        "another replica leads": told(leading=False),
+        "another led a moment ago": told(epoch=observed.epoch + 1),
+        "rebooted": told(node_rebooted=every_node),
     }
+
+
+def silent_for(count: int) -> tuple[Tick, State]:
+    """A row so many seconds after it fell silent, and what was known a second before."""
+    plant = row()
+    second = SILENT[0] + count
+    for _ in plant.run(second):
+        pass
+    plant.advance(second)
+    return Tick(plant.topology, plant.observe(second), SETTINGS, seconds(second)), plant.state
+
+
+def felt_watts(tick: Tick, state: State) -> float:
+    """By which heat is advanced at a tick."""
+    state = replace(state, commitments=seen(tick, state.commitments))
+    return float(look(tick, state)[0].felt.watts[-1, 0])
 
 
 @pytest.mark.parametrize(
@@ -110,43 +132,90 @@ def doubted(topology: Topology, observed: Observations) -> dict[str, tuple[Topol
     [
         "no host unit",
         "no actuator",
+        "no guaranteed cap",
         "a limit that nobody reads",
+        "boards that ignore their caps",
         "another replica leads",
         "another led a moment ago",
         "rebooted",
     ],
 )
 def test_servers_for_which_nobody_vouched_count_at_their_defaults(why: str) -> None:
-    plant = row()
-    for _ in plant.run(SILENT[0] + 4):
-        pass
-    second = SILENT[0] + 4
-    observed = plant.observe(second)
-    topology, other = doubted(plant.topology, observed)[why]
-    tick = Tick(plant.topology, observed, SETTINGS, seconds(second))
-    unvouched = replace(tick, topology=topology, observations=other)
-    assert felt_watts(plant, unvouched) > 1.05 * felt_watts(plant, tick)
+    tick, state = silent_for(4)
+    assert felt_watts(*doubted(tick, state)[why]) > 1.05 * felt_watts(tick, state)
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "no host unit",
+        "no actuator",
+        "no guaranteed cap",
+        "boards that ignore their caps",
+        "another led a moment ago",
+    ],
+)
+def test_a_cap_that_nobody_set_is_not_fallen_to_either(why: str) -> None:
+    tick, state = silent_for(12)
+    by_guarantee = felt_watts(tick, state)
+    assert by_guarantee < 0.8 * felt_watts(*silent_for(4))
+    assert felt_watts(*doubted(tick, state)[why]) > 1.5 * by_guarantee
 
 
 def test_one_server_of_twenty_may_have_rebooted() -> None:
     """I1 bears a twentieth at their default limits, so as many are felt at these."""
-    plant = row()
-    for _ in plant.run(SILENT[0] + 4):
-        pass
-    second = SILENT[0] + 4
-    tick = Tick(plant.topology, plant.observe(second), SETTINGS, seconds(second))
-    held = np.maximum(plant.told["caps"], plant.topology.guaranteed_watts).reshape(20, 4)
-    rebooted = (plant.topology.default_limit_watts.reshape(20, 4) - held).sum(axis=1).max()
+    tick, state = silent_for(4)
+    topology = tick.topology
+    held = np.maximum(tick.observations.gpu_limit_watts, topology.guaranteed_watts).reshape(20, 4)
+    rebooted = (topology.default_limit_watts.reshape(20, 4) - held).sum(axis=1).max()
     boards = 1.05 * (held.sum() + rebooted)
-    hosts = plant.topology.node_worst_watts.sum()
-    assert felt_watts(plant, tick) == pytest.approx((boards + hosts) / plant.house.efficiency(0))
+    hosts = topology.node_worst_watts.sum()
+    assert felt_watts(tick, state) == pytest.approx((boards + hosts) / state.load.efficiency[0])
 
 
-def felt_watts(plant: MeteredRow, tick: Tick) -> float:
-    """By which heat is advanced at a tick."""
-    state = plant.state
-    state = replace(state, commitments=seen(tick, state.commitments))
-    return float(look(tick, state)[0].felt.watts[-1, 0])
+class ToldLater(MeteredRow):
+    """Whose agents tell the highest readings of a gap once they are heard again."""
+
+    highest: np.ndarray | None = None
+
+    def observe(self, second: int) -> Observations:
+        """With those readings, NaN of the silent."""
+        observed = super().observe(second)
+        before = self.draw if self.highest is None else self.highest
+        highest = np.maximum(before, self.draw)
+        here = (~self.is_silent(second))[self.topology.node_of_gpu]
+        self.highest = np.where(here, 0.0, highest)
+        return replace(observed, gpu_gap_watts=np.where(here, highest, np.nan))
+
+
+@pytest.mark.parametrize(("kind", "level"), [(MeteredRow, 700.0), (ToldLater, 460.0)])
+def test_what_the_meter_of_a_row_took_off_a_silent_rack_is_not_taken_off_once_more(
+    kind: type[MeteredRow], level: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long leases: the rack draws more, to its caps or below, while nobody hears its servers."""
+    monkeypatch.setattr(metered_row, "SETTINGS", replace(SETTINGS, lease_ttl_ms=10_000))
+    monkeypatch.setattr(metered_row, "LEASE_SECONDS", 10)
+    topology = make_topology(
+        parents=(-1, 0),
+        nodes=(1,) * 20,
+        priority=[0, 0, 10, 10] * 20,
+        oversubscription=1.6,
+        floor_watts=250.0,
+    )
+    plant = kind(
+        topology,
+        lambda second: np.full(topology.n_gpus, level if second > 150 else 350.0),
+        np.random.default_rng(8),
+        metered=(0,),
+        silent=lambda second: np.full(20, 150 <= second < 180),
+        host_base=1300.0,
+        host_per_gpu=0.07,
+    )
+    for second, decisions in plant.run(240):
+        # A meter tells of a step two seconds late.
+        late = 0.01 if 150 < second < 156 else 0.0
+        assert decisions.heat[1] >= plant.heat[1] - late
+    assert plant.heat[1] > 0.001
 
 
 def test_a_meter_that_is_lost_with_everybody_makes_no_guarantee_heat() -> None:

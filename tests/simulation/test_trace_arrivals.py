@@ -42,8 +42,9 @@ def test_a_class_deals_its_requests_to_its_own_servers_in_turn() -> None:
 def test_two_windows_hold_what_one_over_both_does() -> None:
     both = ROW.between(100.0, 700.0)
     parts = [ROW.between(100.0, 400.0), ROW.between(400.0, 700.0)]
-    joined = np.concatenate([part.arrival_seconds for part in parts])
-    assert joined.tolist() == both.arrival_seconds.tolist()
+    for name in ("arrival_seconds", "of_class", "server", "prompt_tokens", "output_tokens"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        assert joined.tolist() == getattr(both, name).tolist()
 
 
 @pytest.mark.parametrize("span", [(-1.0, 60.0), (60.0, 60.0), (3000.0, 4000.0)])
