@@ -19,7 +19,6 @@ import numpy as np
 from benchmarks._allocation_oracle import loop_allocate
 from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
-from benchmarks._required_i1 import require_i1
 from benchmarks.runner import Options, Result, Target
 from controller.allocation import Limit, Wants, allocate, gang_kinds
 from controller.step import initial_state, step
@@ -295,8 +294,6 @@ def run(options: Options) -> Result:
     """Measure; ``--quick`` repeats less, at the same size."""
     rng = np.random.default_rng(options.seed)
     given = given_scenario(NAME, options, READS)
-    if given is not None:
-        require_i1(given.scenario, given.file)
     kind = SiteKind() if given is None else SiteKind.of(given)
     topology = synthetic_topology(kind.nodes_for(_SITE_GPUS), rng, kind)
     count = 40 if options.quick else 300

@@ -248,7 +248,7 @@ def test_polca_weeks_runs_on_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
         polca_weeks.run(asked(of_inference(tmp_path, {}), "--servers", "5"))
 
 
-@pytest.mark.parametrize("benchmark", [headroom, no_trip, feed_loss, allocation_scale])
+@pytest.mark.parametrize("benchmark", [headroom, no_trip, feed_loss])
 @pytest.mark.parametrize(
     ("row", "key", "expected"),
     [
