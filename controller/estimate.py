@@ -91,7 +91,7 @@ class NodeReadings:
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
         known_watts: Sum of both, AC, (n_domains,).
-        shown_watts: Of that, servers with a meter of their own, AC, (n_domains,).
+        shown_watts: Of that, servers that a meter of their own shows now, AC, (n_domains,).
         unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
             (n_domains,).
     """
@@ -104,16 +104,22 @@ class NodeReadings:
 
 
 def readings_of(
-    topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
+    topology: Topology,
+    load: LoadTree,
+    gpu_watts: FloatArray,
+    host_watts: FloatArray,
+    shown_node: BoolArray,
 ) -> NodeReadings:
-    """Sums of what is read; shapes as in ``NodeReadings``."""
+    """Sums of what is read; ``shown_node``: servers whose meter shows them now, (n_nodes,)."""
     boards = np.where(np.isnan(gpu_watts), 0.0, gpu_watts)
     known, shown = load.sum_gpus(boards), np.zeros(len(load.tree))
     unmetered = np.isnan(host_watts)
     if not every(unmetered):
-        hosts = load.sum_nodes(np.where(unmetered, 0.0, host_watts))
-        known = known + hosts
-        shown = hosts + load.sum_gpus(np.where(unmetered.take(load.node_of_gpu), 0.0, boards))
+        known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
+    shown_node = shown_node & ~unmetered
+    if some(shown_node):
+        shown = load.sum_nodes(np.where(shown_node, host_watts, 0.0))
+        shown += load.sum_gpus(np.where(shown_node.take(load.node_of_gpu), boards, 0.0))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
     return NodeReadings(

@@ -45,7 +45,13 @@ from controller.meters import (
     take_meters,
     valid_meters,
 )
-from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
+from controller.readings import (
+    ReadingMemory,
+    shown_hosts,
+    stale_boards,
+    stale_hosts,
+    take_readings,
+)
 from controller.tick_values import Tick
 from wattpack.masks import every, some
 from wattpack.power.board_trust import judged
@@ -58,6 +64,8 @@ __all__ = ["Picture", "look"]
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
 _BEYOND_NODES_SECONDS = 5.0
 _STEADY_SHARE = 0.01
+# A minute's differences and the newest of them (docs/power-estimates.md, BMCs). Assumed.
+_SHOWN_BY_SERVERS_SECONDS = 90.0
 # Of the rating, what may be drawn unseen beside what is read. Assumed.
 _HIDDEN_SHARE = 0.01
 
@@ -118,7 +126,8 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     heard_ns, before_ns = tick.observations.node_received_ns, state.readings.received_ns
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     changes = changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns)
-    known = _Known(watts, hosts, highest, hold.fresh_node, complete, changes)
+    shown = shown_hosts(readings, tick.now_ns)
+    known = _Known(watts, hosts, shown, highest, hold.fresh_node, complete, changes)
     meters, metered, news = _measured(tick, state, known)
     planned, beyond = _planned(tick, state, metered)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
@@ -180,6 +189,7 @@ class _Known:
 
     gpu_watts: FloatArray
     host_watts: FloatArray
+    shown_node: BoolArray
     highest_watts: FloatArray
     fresh_node: BoolArray
     complete: BoolArray
@@ -189,7 +199,7 @@ class _Known:
 def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Metered, BoolArray]:
     """AC draw of each domain, what its meter taught, and which meters said something new."""
     load = state.load
-    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
+    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts, known.shown_node)
     valid, stamps = valid_meters(tick, load), tick.observations.meter_time_ns
     stamp = np.where(valid, stamps, tick.now_ns)
     change = changed_since(known.changes, stamp)
@@ -221,7 +231,9 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     guessed = np.isnan(known.host_watts) & (share >= 1.0)
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
     at_worst = at_worst / load.efficiency
-    fully = nodes.hidden_watts + at_worst + read.shown_watts
+    # By then servers' own meters have shown what boards may have begun to hide.
+    long_lost = memory.unused_seconds >= _SHOWN_BY_SERVERS_SECONDS
+    fully = nodes.hidden_watts + at_worst + np.where(long_lost, read.shown_watts, 0.0)
     by_nodes = sum_of_nodes(load, nodes, fully, memory, usable)
     age = (tick.now_ns - stamp) / NS_PER_SECOND
     since = least_change(change.largest_watts, _unheard_watts(tick, state, known))

@@ -19,7 +19,17 @@ from wattpack.power.energy_trust import TRUSTED_AGAIN_NS
 from wattpack.power.recent_highest import RecentHighest, nothing_yet
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["ReadingMemory", "initial_readings", "stale_boards", "stale_hosts", "take_readings"]
+__all__ = [
+    "ReadingMemory",
+    "initial_readings",
+    "shown_hosts",
+    "stale_boards",
+    "stale_hosts",
+    "take_readings",
+]
+
+# BMCs are to be read every five seconds at least (docs/power-estimates.md). Assumed.
+_SHOWS_FOR_NS = 5 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,15 @@ def stale_boards(memory: ReadingMemory, energy_mean: FloatArray, now_ns: int) ->
     stale = stale_readings(memory.gpu_draw_watts, memory.gpu_same, recent, energy_mean)
     lately = (memory.contradicted_ns >= 0) & (now_ns - memory.contradicted_ns < TRUSTED_AGAIN_NS)
     return np.asarray(stale | lately)
+
+
+def shown_hosts(memory: ReadingMemory, now_ns: int) -> BoolArray:
+    """Servers whose own meter shows what they draw now, and not what they drew, (n_nodes,).
+
+    A reading that is overdue, or that says what the one before it said, confirms no board.
+    """
+    young = now_ns - memory.host_time_ns <= _SHOWS_FOR_NS
+    return np.asarray((memory.host_time_ns >= 0) & young & (memory.host_same <= 1))
 
 
 def stale_hosts(memory: ReadingMemory) -> BoolArray:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from controller.readings import initial_readings, shown_hosts
 from controller.step import initial_state, step
 from controller.tick_values import Band, Decisions, Tick
 from tests.controller.builders import (
@@ -134,3 +137,12 @@ def test_frozen_readings_and_counters_without_any_meter_are_seen_within_seconds(
     assert seen[0] <= IDLE_SECONDS + 6
     assert 1 <= above <= 10
     assert plant.heat[0] < 0.5
+
+
+def test_a_servers_meter_that_stands_still_or_is_overdue_shows_nothing() -> None:
+    memory = replace(
+        initial_readings(1, 4),
+        host_time_ns=np.array([seconds(4), seconds(10), seconds(10), -1]),
+        host_same=np.array([1, 1, 2, 0]),
+    )
+    assert shown_hosts(memory, seconds(12)).tolist() == [False, True, False, False]
