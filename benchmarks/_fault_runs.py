@@ -80,17 +80,15 @@ class FaultRun:
         Raises:
             InputError: for a fault of the scenario that strikes nobody on such a row.
         """
-        own = seed * SEEDS_APART + number
-        row = scenario.row
-        if scenario.faults:
-            seeded = scenario.model_copy(update={"seed": own})
+        seeded = scenario.model_copy(update={"seed": seed * SEEDS_APART + number})
+        if seeded.faults:
             return cls(seeded, given_faults(seeded), seconds, work)
+        row = seeded.row
         counts = RowCounts(row.servers, row.servers * row.gpus_per_server, row.racks + 1)
-        draw = draw_faults(own, counts)
+        draw = draw_faults(seeded.seed, counts)
         if draw.redundancy != "None" and row.redundancy == "None":
             row = row.model_copy(update={"redundancy": draw.redundancy})
-        seeded = scenario.model_copy(update={"seed": own, "row": row})
-        return cls(seeded, draw, seconds, work)
+        return cls(seeded.model_copy(update={"row": row}), draw, seconds, work)
 
     def spans(self) -> list[tuple[float, float]]:
         """Where work is compared."""

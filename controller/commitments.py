@@ -21,6 +21,7 @@ from wattpack.units import NS_PER_SECOND
 __all__ = [
     "Commitments",
     "Holding",
+    "held_by_silent",
     "holding",
     "initial_commitments",
     "record",
@@ -168,6 +169,52 @@ def holding(tick: Tick, commitments: Commitments) -> Holding:
         limit = np.maximum(topology.default_limit_watts, read_back)
         highest, until_now = np.where(writable, highest, limit), np.where(read, highest, limit)
     return Holding(held, highest, until_now, writable, fresh_node)
+
+
+def held_by_silent(
+    tick: Tick,
+    commitments: Commitments,
+    hold: Holding,
+    highest_watts: FloatArray,
+    trusted: BoolArray,
+) -> FloatArray:
+    """The highest caps with those of silent boards at what a command or I3 left them, (n_gpus,).
+
+    A record of the past (heat), not a bound on the next seconds. A board that keeps its caps was at
+    those of its lease, or without one at its guaranteed cap, if an actuator held it when its server
+    was heard last. What else can have happened is that the server rebooted or lost its driver,
+    which I1 bears of a twentieth of the servers (the caller counts these).
+
+    Args:
+        tick: For topology and reports.
+        commitments: What was sent.
+        hold: What each GPU may hold by that.
+        highest_watts: The highest caps, at a board's most where it is not trusted (I7), (n_gpus,);
+            returned itself where nobody is silent.
+        trusted: Boards that keep their caps as far as anybody knows, (n_gpus,).
+    """
+    topology, observed = tick.topology, tick.observations
+    received_ns, by_node = observed.node_received_ns, topology.node_of_gpu
+    silent = ~hold.fresh_node & (received_ns >= 0) & topology.node_host_unit
+    if not some(silent):
+        return highest_watts
+    settle_ns = int(tick.settings.settle_seconds * NS_PER_SECOND)
+    settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns + settle_ns
+    # Of caps that another replica gave nothing is known but what was read back.
+    alone = tick.now_ns >= sole_since_ns(tick, commitments) + settle_ns
+    ended = silent & (tick.now_ns - received_ns > settled_ns)
+    ended &= alone | (not observed.leading)
+    leased = silent & (received_ns > commitments.unproven_ns) & alone
+    with np.errstate(invalid="ignore"):
+        readable = observed.gpu_limit_watts > 0.0
+    guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
+    most = np.maximum(hold.held_watts, guaranteed)
+    most = np.where(leased.take(by_node) & readable, most, np.inf)
+    fallen = ended.take(by_node) & np.isfinite(observed.gpu_guaranteed_watts)
+    most = np.where(fallen, guaranteed, most)
+    # Where nothing is enforced nothing was leased, so nothing falls.
+    held = topology.enforced_gpu & observed.gpu_controlled & trusted
+    return np.asarray(np.minimum(highest_watts, np.where(held, most, np.inf)))
 
 
 def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArray) -> FloatArray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.meters import MeterMemory, has_spoken
+from controller.meters import MeterMemory
 from controller.tick_values import Topology
 from wattpack.masks import every, some
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
@@ -27,6 +27,7 @@ __all__ = [
     "NodeDraw",
     "NodeReadings",
     "bounds_of",
+    "lost_margin_watts",
     "node_draw",
     "readable_gpu_watts",
     "readable_host_watts",
@@ -40,6 +41,8 @@ __all__ = [
 _CREDIBLE_OVER_DEFAULT = 2.0
 # Assumed: board sensors are good to 5 % (arXiv 2312.02741).
 _METER_LOST_MARGIN = 0.05
+# A minute's differences and the newest of them (docs/power-estimates.md, BMCs). Assumed.
+_SHOWN_BY_SERVERS_SECONDS = 90.0
 
 # As much more may be drawn than boards say: all sensors of a batch may be off the same way.
 _UNREAD_SHARE = 1.0 / (1.0 - 0.05) - 1.0
@@ -91,7 +94,6 @@ class NodeReadings:
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
         known_watts: Sum of both, AC, (n_domains,).
-        shown_watts: Of that, servers that a meter of their own shows now, AC, (n_domains,).
         unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
             (n_domains,).
     """
@@ -99,32 +101,20 @@ class NodeReadings:
     gpu_watts: FloatArray
     host_watts: FloatArray
     known_watts: FloatArray
-    shown_watts: FloatArray
     unmetered_worst_watts: FloatArray
 
 
 def readings_of(
-    topology: Topology,
-    load: LoadTree,
-    gpu_watts: FloatArray,
-    host_watts: FloatArray,
-    shown_node: BoolArray,
+    topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
 ) -> NodeReadings:
-    """Sums of what is read; ``shown_node``: servers whose meter shows them now, (n_nodes,)."""
-    boards = np.where(np.isnan(gpu_watts), 0.0, gpu_watts)
-    known, shown = load.sum_gpus(boards), np.zeros(len(load.tree))
+    """Sums of what is read; shapes as in ``NodeReadings``."""
+    known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
     unmetered = np.isnan(host_watts)
     if not every(unmetered):
         known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
-    shown_node = shown_node & ~unmetered
-    if some(shown_node):
-        shown = load.sum_nodes(np.where(shown_node, host_watts, 0.0))
-        shown += load.sum_gpus(np.where(shown_node.take(load.node_of_gpu), boards, 0.0))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
-    return NodeReadings(
-        gpu_watts, host_watts, known / load.efficiency, shown / load.efficiency, worst_ac
-    )
+    return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +126,14 @@ class NodeDraw:
         known_watts: Only what is read, AC.
         least_watts: That and most of what heard servers were learned to draw beside it, DC.
         hidden_watts: Boards that cannot be read, at the most they could draw, AC.
+        at_worst_watts: Servers beside their boards that count at their declared worst, AC.
     """
 
     most_watts: FloatArray
     known_watts: FloatArray
     least_watts: FloatArray
     hidden_watts: FloatArray
+    at_worst_watts: FloatArray
 
 
 def node_draw(
@@ -166,11 +158,13 @@ def node_draw(
     shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * learned, 0.0)
     hidden_watts = load.sum_gpus(boards) if some(hidden) else np.zeros(len(load.tree))
     unread = load.sum_nodes(learned) + hidden_watts
+    at_worst = load.sum_nodes(np.where(host_share < 1.0, 0.0, learned))
     return NodeDraw(
         read.known_watts + unread / load.efficiency,
         read.known_watts,
         read.known_watts * load.efficiency + load.sum_nodes(shown),
         hidden_watts / load.efficiency,
+        at_worst / load.efficiency,
     )
 
 
@@ -219,25 +213,48 @@ class Metered:
 
 
 def sum_of_nodes(
-    load: LoadTree,
-    nodes: NodeDraw,
-    counted_fully_watts: FloatArray,
-    memory: MeterMemory,
-    usable: BoolArray,
+    load: LoadTree, nodes: NodeDraw, lost_margin_watts: FloatArray, memory: MeterMemory
 ) -> FloatArray:
-    """AC draw of each domain without its meter, (n_domains,).
+    """AC draw of each domain without its meter, (n_domains,)."""
+    return (nodes.most_watts + lost_margin_watts) * memory.gain + load.external_watts
+
+
+def lost_margin_watts(
+    load: LoadTree,
+    read: NodeReadings,
+    nodes: NodeDraw,
+    shown_node: BoolArray,
+    lost_seconds: FloatArray,
+) -> FloatArray:
+    """What is counted beyond readings while a meter that has spoken says nothing, AC, (n_domains,).
+
+    What counts at the most that it can draw needs no margin, nor do, after a while, servers with a
+    meter of their own: by then it has shown what boards may have begun to hide.
 
     Args:
-        load: For what hangs there beside servers.
+        load: Tree and members.
+        read: What is read.
         nodes: Sums over the servers.
-        counted_fully_watts: Of these, what needs no margin where a meter is lost: what counts at
-            the most that it can draw, and servers with a meter of their own, AC, (n_domains,).
-        memory: What meters taught.
-        usable: Meters that can be used, (n_domains,).
+        shown_node: Servers whose own meter shows them now, (n_nodes,).
+        lost_seconds: How long each lost meter was not used, NaN for the others, (n_domains,).
     """
-    lost = ~usable & has_spoken(memory)
-    read = np.where(lost, nodes.most_watts - counted_fully_watts, 0.0)
-    return (nodes.most_watts + _METER_LOST_MARGIN * read) * memory.gain + load.external_watts
+    lost = ~np.isnan(lost_seconds)
+    if not some(lost):
+        return np.zeros(len(load.tree))
+    fully = nodes.hidden_watts + nodes.at_worst_watts
+    long_lost = lost_seconds >= _SHOWN_BY_SERVERS_SECONDS
+    if some(long_lost):
+        fully = fully + np.where(long_lost, _shown_watts(load, read, shown_node), 0.0)
+    return np.where(lost, _METER_LOST_MARGIN * (nodes.most_watts - fully), 0.0)
+
+
+def _shown_watts(load: LoadTree, read: NodeReadings, shown_node: BoolArray) -> FloatArray:
+    """Boards and the rest of servers that a meter of their own shows, AC, (n_domains,)."""
+    shown = shown_node & ~np.isnan(read.host_watts)
+    boards = shown.take(load.node_of_gpu) & ~np.isnan(read.gpu_watts)
+    watts = load.sum_nodes(np.where(shown, read.host_watts, 0.0))
+    watts = watts + load.sum_gpus(np.where(boards, read.gpu_watts, 0.0))
+    return watts / load.efficiency
 
 
 def unconfirmed_watts(

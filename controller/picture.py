@@ -14,12 +14,13 @@ from controller.changes import (
     changes_taken,
     least_change,
 )
-from controller.commitments import Holding, holding, sole_since_ns
+from controller.commitments import Holding, held_by_silent, holding, sole_since_ns
 from controller.controller_state import State
 from controller.estimate import (
     CROSS_CHECK_SHARE,
     Metered,
     bounds_of,
+    lost_margin_watts,
     node_draw,
     readable_gpu_watts,
     readable_host_watts,
@@ -64,8 +65,6 @@ __all__ = ["Picture", "look"]
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
 _BEYOND_NODES_SECONDS = 5.0
 _STEADY_SHARE = 0.01
-# A minute's differences and the newest of them (docs/power-estimates.md, BMCs). Assumed.
-_SHOWN_BY_SERVERS_SECONDS = 90.0
 # Of the rating, what may be drawn unseen beside what is read. Assumed.
 _HIDDEN_SHARE = 0.01
 
@@ -199,7 +198,7 @@ class _Known:
 def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Metered, BoolArray]:
     """AC draw of each domain, what its meter taught, and which meters said something new."""
     load = state.load
-    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts, known.shown_node)
+    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
     valid, stamps = valid_meters(tick, load), tick.observations.meter_time_ns
     stamp = np.where(valid, stamps, tick.now_ns)
     change = changed_since(known.changes, stamp)
@@ -228,13 +227,10 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     memory = learned(memory, lesson, seconds)
     share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
     nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
-    guessed = np.isnan(known.host_watts) & (share >= 1.0)
-    at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
-    at_worst = at_worst / load.efficiency
-    # By then servers' own meters have shown what boards may have begun to hide.
-    long_lost = memory.unused_seconds >= _SHOWN_BY_SERVERS_SECONDS
-    fully = nodes.hidden_watts + at_worst + np.where(long_lost, read.shown_watts, 0.0)
-    by_nodes = sum_of_nodes(load, nodes, fully, memory, usable)
+    spoken = has_spoken(memory)
+    lost_seconds = np.where(spoken & ~usable, memory.unused_seconds, np.nan)
+    margin = lost_margin_watts(load, read, nodes, known.shown_node, lost_seconds)
+    by_nodes = sum_of_nodes(load, nodes, margin, memory)
     age = (tick.now_ns - stamp) / NS_PER_SECOND
     since = least_change(change.largest_watts, _unheard_watts(tick, state, known))
     bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
@@ -244,12 +240,14 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     beside = beside_meters_watts(load, by_nodes, told, (1.0 - share) * unmetered, usable)
     draw = bounds.applied_to(by_nodes + beside)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    confirmed = np.where(usable, credible, has_spoken(memory))
+    confirmed = np.where(usable, credible, spoken)
     shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
-    unconfirmed = unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
+    unconfirmed = unconfirmed_watts(load, read, shown_node, nodes.at_worst_watts, confirmed)
     beyond = bounds.applied_to(draw + unconfirmed) - draw
     by_sums = by_nodes + beside + unconfirmed
-    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond, by_sums)
+    metered = Metered(
+        draw, by_nodes, meter, followed, modelled, bounds, nodes.at_worst_watts, beyond, by_sums
+    )
     return memory, metered, new & credible
 
 
@@ -295,7 +293,7 @@ def _heated(
         return state.heat, state.felt, None
     metered, observed, load = picture.metered, tick.observations, state.load
     watts = metered.draw_watts + metered.unconfirmed_watts
-    held = _held_by_silent(tick, state, picture, trusted)
+    held = held_by_silent(tick, state.commitments, picture.holding, picture.highest_watts, trusted)
     by_sums = metered.unbounded_watts
     if held is not picture.highest_watts:
         fallen = (picture.highest_watts - held) * OVERSHOOT_RATIO
@@ -357,46 +355,6 @@ def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
     """Sums over each server's boards, (n_nodes,)."""
     sums = np.bincount(tick.topology.node_of_gpu, gpu_watts, tick.topology.n_nodes)
     return sums.astype(np.float64, copy=False)
-
-
-def _held_by_silent(tick: Tick, state: State, picture: Picture, trusted: BoolArray) -> FloatArray:
-    """The highest caps with those of silent boards at what a command or I3 left them, (n_gpus,).
-
-    Heat is a record of the past, not a bound on the next seconds. A board that keeps its caps was
-    at those of its lease, or without one at its guaranteed cap, if an actuator held it when its
-    server was heard last. What else can have happened is that the server rebooted or lost its
-    driver, which I1 bears of a twentieth of the servers (the caller counts these).
-
-    Args:
-        tick: For topology and reports.
-        state: From the last tick.
-        picture: The highest caps, at a board's most where it is not trusted (I7).
-        trusted: Boards that keep their caps as far as anybody knows, (n_gpus,).
-    """
-    topology, observed = tick.topology, tick.observations
-    received_ns, by_node = observed.node_received_ns, topology.node_of_gpu
-    silent = ~picture.holding.fresh_node & (received_ns >= 0) & topology.node_host_unit
-    if not some(silent):
-        return picture.highest_watts
-    settle_ns = int(tick.settings.settle_seconds * NS_PER_SECOND)
-    settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns + settle_ns
-    # Of caps that another replica gave nothing is known but what was read back.
-    alone = tick.now_ns >= sole_since_ns(tick, state.commitments) + settle_ns
-    ended = silent & (tick.now_ns - received_ns > settled_ns)
-    ended &= alone | (not observed.leading)
-    leased = silent & (received_ns > state.commitments.unproven_ns) & alone
-    with np.errstate(invalid="ignore"):
-        readable = observed.gpu_limit_watts > 0.0
-    guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    most = np.maximum(picture.holding.held_watts, guaranteed)
-    most = np.where(leased.take(by_node) & readable, most, np.inf)
-    fallen = ended.take(by_node) & np.isfinite(observed.gpu_guaranteed_watts)
-    most = np.where(fallen, guaranteed, most)
-    # Where nothing is enforced nothing was leased, so nothing falls.
-    held = topology.enforced_gpu & observed.gpu_controlled & trusted
-    return np.asarray(
-        np.where(held, np.minimum(picture.highest_watts, most), picture.highest_watts)
-    )
 
 
 def _complete(

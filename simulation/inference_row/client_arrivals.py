@@ -9,6 +9,7 @@ high the load is, ``row_calibration`` has fitted to the published row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,20 @@ class RowRequests:
 
     def __len__(self) -> int:
         return len(self.arrival_seconds)
+
+    @classmethod
+    def in_order(cls, parts: Sequence[tuple[Floats, ...]]) -> RowRequests:
+        """Parts' requests, each part of the columns above, together in order of arrival."""
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        arrival, of_class, prompt, output, server = columns
+        order = np.argsort(arrival, kind="stable")
+        return cls(
+            arrival[order],
+            of_class[order].astype(np.int64),
+            prompt[order],
+            output[order],
+            server[order].astype(np.int64),
+        )
 
 
 def day_shape(seconds: Floats) -> Floats:
@@ -199,17 +214,7 @@ class ClientArrivals:
             self._class_requests(k, range(first, last), begin_seconds, end_seconds)
             for k in range(len(POLCA_CLASSES))
         ]
-        arrival, of_class, prompt, output, server = (
-            np.concatenate(column) for column in zip(*parts, strict=True)
-        )
-        order = np.argsort(arrival, kind="stable")
-        return RowRequests(
-            arrival[order],
-            of_class[order].astype(np.int64),
-            prompt[order],
-            output[order],
-            server[order].astype(np.int64),
-        )
+        return RowRequests.in_order(parts)
 
     def _class_requests(
         self, k: int, days: range, begin_seconds: float, end_seconds: float

@@ -56,16 +56,7 @@ class TraceArrivals:
                 (begin_seconds, end_seconds),
             )
         parts = [part for name in _TRACES for part in self._dealt(name, begin_seconds, end_seconds)]
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        arrival, of_class, prompt, output, server = columns
-        order = np.argsort(arrival, kind="stable")
-        return RowRequests(
-            arrival[order],
-            of_class[order].astype(np.int64),
-            prompt[order],
-            output[order],
-            server[order].astype(np.int64),
-        )
+        return RowRequests.in_order(parts)
 
     def _dealt(self, name: TraceName, begin: float, end: float) -> list[tuple[Floats, ...]]:
         """A trace's requests of a time by class; who answers each is by its place in the trace."""

@@ -70,7 +70,8 @@ def test_an_overdue_reading_bounds_less_and_less(
     topology = make_topology(priority=[0] * 8, parents=(-1,), nodes=(0, 0))
     load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
     meter, hidden = 10_000.0, 4_000.0
-    nodes = NodeDraw(*(np.array([watts]) for watts in (14_000.0, 8_000.0, 8_000.0, hidden)))
+    sums = (14_000.0, 8_000.0, 8_000.0, hidden, 0.0)
+    nodes = NodeDraw(*(np.array([watts]) for watts in sums))
     told = bounds_of(
         load, nodes, nodes.most_watts, np.array([meter]), np.array([age_seconds])
     ).upper_watts[0]

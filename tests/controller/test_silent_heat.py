@@ -127,34 +127,23 @@ def felt_watts(tick: Tick, state: State) -> float:
     return float(look(tick, state)[0].felt.watts[-1, 0])
 
 
-@pytest.mark.parametrize(
-    "why",
-    [
-        "no host unit",
-        "no actuator",
-        "no guaranteed cap",
-        "a limit that nobody reads",
-        "boards that ignore their caps",
-        "another replica leads",
-        "another led a moment ago",
-        "rebooted",
-    ],
+NOT_FALLEN = (
+    "no host unit",
+    "no actuator",
+    "no guaranteed cap",
+    "boards that ignore their caps",
+    "another led a moment ago",
 )
+NOT_LEASED = (*NOT_FALLEN, "a limit that nobody reads", "another replica leads", "rebooted")
+
+
+@pytest.mark.parametrize("why", NOT_LEASED)
 def test_servers_for_which_nobody_vouched_count_at_their_defaults(why: str) -> None:
     tick, state = silent_for(4)
     assert felt_watts(*doubted(tick, state)[why]) > 1.05 * felt_watts(tick, state)
 
 
-@pytest.mark.parametrize(
-    "why",
-    [
-        "no host unit",
-        "no actuator",
-        "no guaranteed cap",
-        "boards that ignore their caps",
-        "another led a moment ago",
-    ],
-)
+@pytest.mark.parametrize("why", NOT_FALLEN)
 def test_a_cap_that_nobody_set_is_not_fallen_to_either(why: str) -> None:
     tick, state = silent_for(12)
     by_guarantee = felt_watts(tick, state)
