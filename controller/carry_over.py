@@ -224,6 +224,8 @@ def _moved_readings(
         _moved(fresh.host_watts, old.host_watts, nodes),
         _moved(fresh.host_same, old.host_same, nodes),
         _moved(fresh.host_time_ns, old.host_time_ns, nodes),
+        _moved(fresh.host_shown_watts, old.host_shown_watts, nodes),
+        _moved(fresh.host_shown_ns, old.host_shown_ns, nodes),
         _moved_highest(fresh.highest, old.highest, gpus),
     )
 

@@ -49,6 +49,7 @@ from controller.meters import (
 from controller.readings import (
     ReadingMemory,
     shown_hosts,
+    shown_until_lately,
     stale_boards,
     stale_hosts,
     take_readings,
@@ -126,7 +127,8 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     changes = changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns)
     shown = shown_hosts(readings, tick.now_ns)
-    known = _Known(watts, hosts, shown, highest, hold.fresh_node, complete, changes)
+    least = shown_until_lately(readings, tick.now_ns)
+    known = _Known(watts, hosts, shown, least, highest, hold.fresh_node, complete, changes)
     meters, metered, news = _measured(tick, state, known)
     planned, beyond = _planned(tick, state, metered)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
@@ -189,6 +191,7 @@ class _Known:
     gpu_watts: FloatArray
     host_watts: FloatArray
     shown_node: BoolArray
+    host_least_watts: FloatArray
     highest_watts: FloatArray
     fresh_node: BoolArray
     complete: BoolArray
@@ -225,7 +228,8 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     )
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
     memory = learned(memory, lesson, seconds)
-    share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
+    share = _host_share(tick, memory, load, known.host_least_watts)
+    share = np.where(known.fresh_node, share, 1.0)
     nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
     spoken = has_spoken(memory)
     lost_seconds = np.where(spoken & ~usable, memory.unused_seconds, np.nan)
@@ -249,6 +253,22 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
         draw, by_nodes, meter, followed, modelled, bounds, nodes.at_worst_watts, beyond, by_sums
     )
     return memory, metered, new & credible
+
+
+def _host_share(
+    tick: Tick, memory: MeterMemory, load: LoadTree, least_watts: FloatArray
+) -> FloatArray:
+    """Non-GPU draw of each server over its declared worst, (n_nodes,).
+
+    Args:
+        tick: For the declared worsts.
+        memory: What meters taught.
+        load: Tree and members.
+        least_watts: What each server's own meter showed at last, (n_nodes,).
+    """
+    worst = tick.topology.node_worst_watts
+    shown = np.divide(least_watts, worst, out=np.ones_like(worst), where=worst > 0.0)
+    return np.maximum(node_host_share(memory, load), np.minimum(shown, 1.0))
 
 
 def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
@@ -346,7 +366,8 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
     highest = _by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
-    share = node_host_share(state.meters, state.load)
+    least = shown_until_lately(state.readings, tick.now_ns)
+    share = _host_share(tick, state.meters, state.load, least)
     host = highest_host((host_before, host_watts), share, tick.topology.node_worst_watts)
     return Heard(highest, host, before_ns)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from capacity.bench.quality import ROOF_TOLERANCE
-from capacity.ranking.input_styles import NORMAL, InputStyle, styles
+from capacity.ranking.input_styles import NORMAL, InputStyle, TimedStyles, styles
 from capacity.ranking.kernel_host import Inspection, KernelHost, Memory, RoundReport, Sync, Trial
 from capacity.ranking.kernel_source import KernelSource, require_fair_source
 from capacity.ranking.kernel_verdict import (
@@ -45,9 +45,6 @@ from wattpack.errors import InputError
 
 WHOLE_TASK: Final = 0.9
 """A library call that does this share of the task's operations is the library, not a kernel."""
-
-OTHER_STYLES: Final = 0.25
-"""Share of the timed runs whose operands are of another distribution than the normal one."""
 
 LEFT_OUT: Final = 8
 """One slot in so many is not run, and the others in random order: a kernel that does several runs'
@@ -158,6 +155,7 @@ class _TaskTrial:
         self.doubts: set[Doubt] = set()
         self._worst = 0.0
         self._styles: Sequence[InputStyle] = ()
+        self._timed_styles = TimedStyles(styles(task), rng)
         self._before: Expected | None = None
 
     def run(self, costs: Mapping[TimedCase, RoundCost]) -> ShapeResult:
@@ -187,11 +185,6 @@ class _TaskTrial:
                 self._trial.run(range(len(layout.slots)), sync)
                 for slot in range(len(layout.slots)):
                     self._check(memory, layout, task, slot)
-
-    def _timed_style(self) -> InputStyle:
-        """Mostly normal: who is careful only while examined meets the others, too."""
-        others = styles(self._task)[1:]
-        return self._rng.choice(others) if self._rng.random() < OTHER_STYLES else NORMAL
 
     def _fill(
         self, memory: Memory, layout: SlotLayout, task: RankedTask, wanted: Sequence[InputStyle]
@@ -279,7 +272,7 @@ class _TaskTrial:
     def _one_round(self, memory: Memory, layout: SlotLayout, sync: Sync, runs: int) -> RoundReport:
         """New operands; runs in random order, some left out, some checked."""
         slots = range(len(layout.slots))
-        self._fill(memory, layout, self._task, [self._timed_style() for _ in slots])
+        self._fill(memory, layout, self._task, self._timed_styles.of_a_round(len(slots)))
         chosen = self._rng.sample(slots, runs)
         report = self._trial.run(chosen, sync)
         for slot in self._rng.sample(chosen, min(runs, self._rule.checked_runs)):

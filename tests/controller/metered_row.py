@@ -37,6 +37,7 @@ class MeteredRow:
         sensor_error: Gain error of each board's sensor at most.
         sensor_bias: Gain error of all of them; a limit holds what the sensor says.
         whole_metered: Whole servers less their boards' readings are known at once.
+        whole_metered_in: The seconds in which they are.
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         meters_until: The last second that meters measured; what they said goes on for ten more.
@@ -58,6 +59,7 @@ class MeteredRow:
     sensor_error: float = 0.0
     sensor_bias: float = 0.0
     whole_metered: bool = False
+    whole_metered_in: range = range(1_000_000)
     host_base: float = 500.0
     host_per_gpu: float = 0.1
     undeclared_watts: float = 0.0
@@ -151,7 +153,7 @@ class MeteredRow:
         readable = np.ones(t.n_gpus)
         readable[list(self.lost_boards)] = np.nan
         told_hosts = np.full(t.n_nodes, np.nan)
-        if self.whole_metered:
+        if self.whole_metered and second in self.whole_metered_in:
             hidden = np.bincount(t.node_of_gpu, self.draw - self.told["draw"], t.n_nodes)
             told_hosts = np.array(hosts) + hidden
         meter = np.full(t.n_domains, np.nan)

@@ -223,6 +223,19 @@ def test_a_bmc_that_stands_still_while_boards_move_is_not_believed() -> None:
     assert np.isfinite(told[-1])
 
 
+@pytest.mark.parametrize("period", [2, 5])
+def test_a_number_that_is_told_again_while_boards_rise_hides_nothing_of_their_servers(
+    period: int,
+) -> None:
+    """Each rise of the boards looks like a fall beside them."""
+    server = Server(rising, period=period)
+    server.run(98)
+    server.bmc = lambda second, watts: server.reading.watts
+    true, told = server.run(40)
+    assert np.nanmin((told - true)[98:]) > -200.0
+    assert np.isnan(told[130:]).all()
+
+
 def test_a_calm_server_may_tell_the_same_number_for_long() -> None:
     _, told = Server(steady, noise=0.0).run(200)
     assert np.isfinite(told[30:]).all()
