@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks._breaker_curves import row_marks
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._week_spans import SERVERS, Asked, both_ways, request_counts, span_of
 from benchmarks._weeks_figures import KINDS, PRIORITIES, QUANTILES
-from benchmarks.polca_weeks import SERVERS, Asked, books_of, request_counts, span_of
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
 from simulation.inference_row.days_under_policy import CALM_BELOW
 from simulation.inference_row.request_time_counts import dense, quantile_seconds
@@ -94,9 +94,7 @@ def _plain(kind: str) -> str:
 def compared(policy: str, seed: int, day: int, hours: tuple[float, float]) -> Row:
     """How far the two ways are apart over hours of a day, shares of the larger."""
     asked, case = Asked(SERVERS[policy], seed), span_of(day, hours)
-    standing, through = (
-        books_of(policy, asked, case, below) for below in (CALM_BELOW[policy], 0.0)
-    )
+    standing, through = both_ways(policy, asked, case)
     loads = [books.load_between(*case.counted) for books in (standing, through)]
     quantiles = {"p99": 99.0, "p99_9": 99.9}
     draws = {

@@ -32,13 +32,21 @@ import numpy as np
 
 from benchmarks._breaker_curves import row_marks
 from benchmarks._given_power import power_figures
-from benchmarks._given_row import GivenRow, given_row, given_servers, told_of
+from benchmarks._given_row import given_servers, told_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
-from benchmarks._unbreakable_row import unbreakable
+from benchmarks._week_spans import (
+    AGREEMENT_HOURS,
+    DAYS,
+    SERVERS,
+    Asked,
+    agreement,
+    row_of,
+    span_of,
+    span_row,
+    uncapped_row,
+)
 from benchmarks._weeks_figures import (
-    KINDS,
-    PRIORITIES,
     SHARD_HOURS,
     SHARDS,
     TARGETS,
@@ -47,23 +55,10 @@ from benchmarks._weeks_figures import (
     summary,
 )
 from benchmarks.runner import RESULTS, Options, Result, Row, sources_digest
-from capacity.phase_times import A100_MODEL
-from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
-    DayBooks,
-    DayRun,
-    Stretch,
-    stretches,
-    uncapped_seconds,
 )
-from simulation.inference_row.latency_accounts import RequestTimes
-from simulation.inference_row.request_classes import POLCA_CLASSES
-from simulation.inference_row.request_time_counts import sparse, time_counts
-from simulation.inference_row.row_power import ServerPower
-from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
-from simulation.inference_row.served_rows import served_row_of
-from simulation.row_control.scenario_faults import at_fault
+from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of
 
@@ -75,13 +70,6 @@ USAGE: Final = (
     "--processes N, --scenario FILE"
 )
 TAKES_SCHEDULER = True
-SERVERS: Final[Mapping[str, int]] = {"polca": 52, WATTPACK: 54}
-"""Behind the breaker for 40: POLCA's + 30 % as published; ours with limits on every time."""
-DAYS: Final = 42
-LEAD_SECONDS: Final = 600.0
-TAIL_SECONDS: Final = 600.0
-PEAK_HOURS: Final = (13.0, 15.0)
-AGREEMENT_HOURS: Final = (3.0, 4.0)
 AGREEMENT_DAYS: Final = (1, 15, 29)
 QUICK_HOURS: Final = (3.0, 3.25)
 KEPT: Final = RESULTS / NAME
@@ -104,22 +92,6 @@ class Job(NamedTuple):
     number: int
 
 
-class Asked(NamedTuple):
-    """A row and what is asked of it: ``hotter`` is a share of more requests."""
-
-    servers: int
-    seed: int
-    hotter: float = 0.0
-    scenario: Path | None = None
-
-
-class Span(NamedTuple):
-    """A span of the six weeks: counted, and run; seconds since Monday, midnight."""
-
-    counted: tuple[float, float]
-    run: tuple[float, float]
-
-
 def run(options: Options) -> Result:
     """Every policy in every shard asked for."""
     given = _arguments(options)
@@ -131,7 +103,7 @@ def run(options: Options) -> Result:
     if options.quick:
         kept = dict.fromkeys(given.policies, Summed(frozenset(), None))
     rows = _rows(given, options, _jobs(order, kept, partial(_servers, given)))
-    first = _row(_asked(given, options.seed, given.policies[0]))
+    first = row_of(_asked(given, options.seed, given.policies[0]))
     figures: dict[str, float | int | str] = {
         **{f"{policy}_servers": _servers(given, policy) for policy in given.policies},
         "hotter": given.hotter,
@@ -307,103 +279,3 @@ def _shard(given: argparse.Namespace, seed: int, quick: bool, job: Job) -> Row:
     if compared and hours[0] <= AGREEMENT_HOURS[0] < hours[1]:
         row |= agreement(arm, asked, day)
     return row
-
-
-def span_of(day: int, hours: tuple[float, float]) -> Span:
-    """Hours of a day; the run is cut at the ends of the six weeks."""
-    begin, end = (day * DAY_SECONDS + hour * 3600.0 for hour in hours)
-    last = min(end + TAIL_SECONDS, DAYS * DAY_SECONDS)
-    return Span((begin, end), (max(0.0, begin - LEAD_SECONDS), last))
-
-
-def span_row(policy: str, asked: Asked, case: Span) -> Row:
-    """Books of a span under a policy, and counts of its requests' times."""
-    mine = books_of(policy, asked, case, CALM_BELOW[policy])
-    load = mine.load_between(*case.counted)
-    return {
-        "mean_ratio": float(load.mean()),
-        "peak_ratio": mine.peak_ratio,
-        "max_heat": mine.max_heat,
-        "hot_hours": mine.hot_seconds / 3600.0,
-        **mine.events,
-        "work": mine.work_between(*case.counted).tolist(),
-        "times": request_counts(mine, case),
-    }
-
-
-def uncapped_row(asked: Asked, case: Span) -> Row:
-    """The same requests without a policy: one run, which every policy is held against.
-
-    A dark row answers nobody, so its breakers never open.
-    """
-    row = _row(asked)
-    arrivals, scenario = _arrivals(asked, row), unbreakable(row.scenario)
-    free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), scenario)
-    plain = free.run([Stretch(*case.run, hot=False)])
-    return {
-        "work": plain.work_between(*case.counted).tolist(),
-        "times": request_counts(plain, case),
-    }
-
-
-def _row(asked: Asked) -> GivenRow:
-    if asked.scenario is not None:
-        return given_row(asked.scenario, asked.seed, asked.servers)
-    power = ServerPower.of()
-    scenario = polca_scenario(asked.servers, asked.seed, power)
-    return GivenRow(scenario, served_row_of(A100_MODEL), power)
-
-
-def _arrivals(asked: Asked, row: GivenRow) -> ClientArrivals:
-    return row.served.arrivals(asked.servers, seed=asked.seed, hotter=asked.hotter)
-
-
-def books_of(policy: str, asked: Asked, case: Span, calm_below: float) -> DayBooks:
-    """A span under a policy that is asked nothing in stretches below a load; 0: always asked."""
-    row = _row(asked)
-    arrivals = _arrivals(asked, row)
-    requests = arrivals.between(*case.run)
-    alone = uncapped_seconds(requests, arrivals, row.power, case.run)
-    wrong = at_fault(row.scenario, case.run[0], len(alone))
-    plan = stretches(alone, case.run[0], calm_below, wrong)
-    return DayRun(policy, arrivals, requests, row.scenario).run(plan, case.counted)
-
-
-def request_counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
-    """Counts of times by span, priority and kind."""
-    servers = books.work.servers
-    requests, times = servers.requests, RequestTimes.of(servers, case.run[1])
-    arrival = requests.arrival_seconds
-    counted = (arrival >= case.counted[0]) & (arrival < case.counted[1])
-    hour = arrival / 3600.0 % 24.0
-    spans = {"": counted, "peak_": counted & (hour >= PEAK_HOURS[0]) & (hour < PEAK_HOURS[1])}
-    priority = np.array([one.priority for one in POLCA_CLASSES])[requests.of_class]
-    return {
-        f"{span}{name}_{kind}": sparse(
-            time_counts(getattr(times, f"{kind}_seconds")[inside & (priority == which)])
-        )
-        for span, inside in spans.items()
-        for name, which in PRIORITIES.items()
-        for kind in KINDS
-    }
-
-
-def agreement(policy: str, asked: Asked, day: int) -> Row:
-    """An hour of the night with caps that stand against the same with the policy at work."""
-    case = span_of(day, AGREEMENT_HOURS)
-    standing, through = (
-        books_of(policy, asked, case, below) for below in (CALM_BELOW[policy], 0.0)
-    )
-    loads = [books.load_between(*case.counted) for books in (standing, through)]
-    work = standing.work_between(*case.counted) / through.work_between(*case.counted)
-    whole = [
-        float(np.nanmean(RequestTimes.of(books.work.servers, case.run[1]).whole_seconds))
-        for books in (standing, through)
-    ]
-    return {
-        "calm_hot_seconds": standing.hot_seconds,
-        "calm_mean_error": float(loads[0].mean() / loads[1].mean() - 1.0),
-        "calm_p99_error": float(np.percentile(loads[0], 99) / np.percentile(loads[1], 99) - 1.0),
-        "calm_work_error": float(np.abs(work - 1.0).max()),
-        "calm_request_seconds_error": whole[0] / whole[1] - 1.0,
-    }

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks import (
+    _week_spans,
     allocation_scale,
     feed_loss,
     headroom,
@@ -234,8 +235,8 @@ def test_inference_row_marks_the_servers_of_the_row(
 
 def test_polca_weeks_runs_on_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polca_weeks, "QUICK_HOURS", (3.0, 3.0 + 210.0 / 3600.0))
-    monkeypatch.setattr(polca_weeks, "LEAD_SECONDS", 60.0)
-    monkeypatch.setattr(polca_weeks, "TAIL_SECONDS", 30.0)
+    monkeypatch.setattr(_week_spans, "LEAD_SECONDS", 60.0)
+    monkeypatch.setattr(_week_spans, "TAIL_SECONDS", 30.0)
 
     def mean(row: dict[str, Any]) -> float:
         few = ("--servers", "4", "--policies", "polca")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import polca_weeks
+from benchmarks import _week_spans, polca_weeks
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
 from benchmarks._weeks_figures import summary
 from benchmarks.runner import Options, Row
@@ -60,7 +60,7 @@ def test_every_shard_is_run_once_in_an_order_of_the_seed() -> None:
     order = polca_weeks._order(1)
     assert sorted(order) == list(range(504))
     assert order != polca_weeks._order(2)
-    first, last = polca_weeks.span_of(0, (0.0, 6.0)), polca_weeks.span_of(41, (18.0, 24.0))
+    first, last = _week_spans.span_of(0, (0.0, 6.0)), _week_spans.span_of(41, (18.0, 24.0))
     assert first.run[0] == first.counted[0] == 0.0
     assert last.run[1] == last.counted[1] == 42 * 86_400.0
 
@@ -143,8 +143,8 @@ def test_what_is_kept_of_a_hotter_row_is_kept_apart() -> None:
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polca_weeks, "QUICK_HOURS", (3.0, 3.0 + 210.0 / 3600.0))
-    monkeypatch.setattr(polca_weeks, "LEAD_SECONDS", 60.0)
-    monkeypatch.setattr(polca_weeks, "TAIL_SECONDS", 30.0)
+    monkeypatch.setattr(_week_spans, "LEAD_SECONDS", 60.0)
+    monkeypatch.setattr(_week_spans, "TAIL_SECONDS", 30.0)
 
 
 def test_a_quick_run_leaves_what_is_kept_alone(
