@@ -15,6 +15,8 @@ from controller.changes import ChangeMemory
 from controller.commitments import Commitments
 from controller.controller_state import State, initial_state
 from controller.felt_heat import FeltMemory
+from controller.last_hosts import LastHosts
+from controller.lesson_pool import LessonPool
 from controller.meters import MeterMemory
 from controller.readings import ReadingMemory
 from controller.reserve_feeds import FeedMemory
@@ -117,6 +119,8 @@ def _with_sums(
         meters=replace(
             fresh.meters,
             read_watts=_moved(fresh.meters.read_watts, old.meters.read_watts, domains),
+            boards_watts=_moved(fresh.meters.boards_watts, old.meters.boards_watts, domains),
+            pool=_moved_pool(fresh.meters.pool, old.meters.pool, domains),
         ),
         together=together,
         together_now=_moved(fresh.together_now, old.together_now, domains),
@@ -184,6 +188,11 @@ def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> S
         demand=_moved_highest(fresh.demand, old.demand, gpus),
         trust=_moved_trust(fresh.trust, old.trust, gpus),
         readings=_moved_readings(fresh.readings, old.readings, gpus, nodes),
+        last_hosts=LastHosts(
+            _moved(fresh.last_hosts.watts, old.last_hosts.watts, nodes),
+            _moved(fresh.last_hosts.boards_watts, old.last_hosts.boards_watts, nodes),
+            _moved(fresh.last_hosts.lessons, old.last_hosts.lessons, nodes),
+        ),
         standing=standing,
         commitments=_moved_commitments(fresh.commitments, old.commitments, gpus, nodes),
     )
@@ -224,8 +233,6 @@ def _moved_readings(
         _moved(fresh.host_watts, old.host_watts, nodes),
         _moved(fresh.host_same, old.host_same, nodes),
         _moved(fresh.host_time_ns, old.host_time_ns, nodes),
-        _moved(fresh.host_shown_watts, old.host_shown_watts, nodes),
-        _moved(fresh.host_shown_ns, old.host_shown_ns, nodes),
         _moved_highest(fresh.highest, old.highest, gpus),
     )
 
@@ -243,6 +250,15 @@ def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> Me
         host_share=_moved(fresh.host_share, old.host_share, domains),
         lessons=_moved(fresh.lessons, old.lessons, domains),
         unused_seconds=_moved(fresh.unused_seconds, old.unused_seconds, domains),
+    )
+
+
+def _moved_pool(fresh: LessonPool, old: LessonPool, domains: IntArray) -> LessonPool:
+    return LessonPool(
+        _moved(fresh.watts, old.watts, domains),
+        _moved(fresh.readings, old.readings, domains),
+        _moved(fresh.unsteady, old.unsteady, domains),
+        _moved(fresh.seconds, old.seconds, domains),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.host_draws import HOST_PER_GPU_WATT
 from controller.meters import MeterMemory
 from controller.tick_values import Topology
 from wattpack.masks import every, some
@@ -27,6 +28,7 @@ __all__ = [
     "NodeDraw",
     "NodeReadings",
     "bounds_of",
+    "followed_boards_watts",
     "lost_margin_watts",
     "node_draw",
     "readable_gpu_watts",
@@ -62,8 +64,9 @@ _RISE_SHARE_PER_SECOND = 0.001
 _OVERDUE_SECONDS = 5.0
 _OVERDUE_WHOLLY_SECONDS = 7.0
 
-# Of a learned host share this much is drawn even where fans have slowed down since. Assumed.
-_LEAST_OF_LEARNED = 0.8
+# A server that is heard draws this much of its declared idle draw; what it was learned to draw may
+# be over by now. Assumed.
+_LEAST_OF_IDLE = 0.8
 
 
 def readable_gpu_watts(topology: Topology, watts: FloatArray, fresh_gpu: BoolArray) -> FloatArray:
@@ -93,6 +96,7 @@ class NodeReadings:
     Attributes:
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
+        boards_watts: Sum of the former, DC, (n_domains,).
         known_watts: Sum of both, AC, (n_domains,).
         unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
             (n_domains,).
@@ -100,6 +104,7 @@ class NodeReadings:
 
     gpu_watts: FloatArray
     host_watts: FloatArray
+    boards_watts: FloatArray
     known_watts: FloatArray
     unmetered_worst_watts: FloatArray
 
@@ -108,13 +113,13 @@ def readings_of(
     topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
 ) -> NodeReadings:
     """Sums of what is read; shapes as in ``NodeReadings``."""
-    known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
+    known = boards = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
     unmetered = np.isnan(host_watts)
     if not every(unmetered):
         known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
-    return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
+    return NodeReadings(gpu_watts, host_watts, boards, known / load.efficiency, worst_ac)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class NodeDraw:
     Attributes:
         most_watts: With everything that cannot be read at the most it could draw, AC.
         known_watts: Only what is read, AC.
-        least_watts: That and most of what heard servers were learned to draw beside it, DC.
+        least_watts: That and what servers that are heard draw beside it at rest, DC.
         hidden_watts: Boards that cannot be read, at the most they could draw, AC.
         at_worst_watts: Servers beside their boards that count at their declared worst, AC.
     """
@@ -142,6 +147,7 @@ def node_draw(
     read: NodeReadings,
     highest_cap_watts: FloatArray,
     host_share: FloatArray,
+    heard_node: BoolArray,
 ) -> NodeDraw:
     """Sums over the servers below each domain.
 
@@ -151,18 +157,23 @@ def node_draw(
         read: What is known.
         highest_cap_watts: What each GPU may hold, (n_gpus,).
         host_share: Learned share of the declared worst, 1 for silent servers, (n_nodes,).
+        heard_node: Servers that are, (n_nodes,).
     """
     hidden = np.isnan(read.gpu_watts)
     boards = np.where(hidden, highest_cap_watts * OVERSHOOT_RATIO, 0.0)
-    learned = host_share * np.where(np.isnan(read.host_watts), topology.node_worst_watts, 0.0)
-    shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * learned, 0.0)
+    unmetered = np.isnan(read.host_watts)
+    learned = host_share * np.where(unmetered, topology.node_worst_watts, 0.0)
+    least = read.known_watts * load.efficiency
+    if topology.node_idle_watts.size and len(load.tree) > 1:
+        at_rest = np.where(unmetered & heard_node, topology.node_idle_watts, 0.0)
+        least = least + _LEAST_OF_IDLE * load.sum_nodes(at_rest)
     hidden_watts = load.sum_gpus(boards) if some(hidden) else np.zeros(len(load.tree))
     unread = load.sum_nodes(learned) + hidden_watts
     at_worst = load.sum_nodes(np.where(host_share < 1.0, 0.0, learned))
     return NodeDraw(
         read.known_watts + unread / load.efficiency,
         read.known_watts,
-        read.known_watts * load.efficiency + load.sum_nodes(shown),
+        least,
         hidden_watts / load.efficiency,
         at_worst / load.efficiency,
     )
@@ -246,6 +257,26 @@ def lost_margin_watts(
     if some(long_lost):
         fully = fully + np.where(long_lost, _shown_watts(load, read, shown_node), 0.0)
     return np.where(lost, _METER_LOST_MARGIN * (nodes.most_watts - fully), 0.0)
+
+
+def followed_boards_watts(
+    load: LoadTree, read: NodeReadings, boards_then: FloatArray, room_watts: FloatArray
+) -> FloatArray:
+    """What servers draw more than a meter taught, as boards have risen since, DC, (n_domains,).
+
+    Args:
+        load: Tree and members.
+        read: What is read.
+        boards_then: What boards drew when the meter was used last, DC, NaN for the domains whose
+            meter is not lost, (n_domains,).
+        room_watts: Declared worst of servers without a meter of their own beyond what was taught,
+            DC, (n_domains,).
+    """
+    risen = np.fmax(read.boards_watts - boards_then, 0.0)
+    # Servers with one of their own have followed already.
+    unmetered = load.sum_nodes(np.isnan(read.host_watts)) / np.maximum(load.nodes_below, 1.0)
+    watts = np.minimum(HOST_PER_GPU_WATT * risen * unmetered, room_watts)
+    return np.where(np.isnan(boards_then), 0.0, watts)
 
 
 def _shown_watts(load: LoadTree, read: NodeReadings, shown_node: BoolArray) -> FloatArray:
@@ -349,8 +380,11 @@ def _with_parents(
     upper = upper.copy()
     # Of what no meter sees at least that is drawn which is read; without losses, as above.
     least = np.maximum(lower, nodes.least_watts)
+    read = nodes.known_watts * load.efficiency
     for parents, children, owner in load.families_upwards[::-1]:
         others = np.bincount(owner, weights=least[children], minlength=len(parents))
         left = upper[parents][owner] - (others[owner] - least[children])
+        # Less than what is read there cannot be right: it bounds nothing.
+        left = np.where(left < read[children], np.inf, left)
         upper[children] = np.maximum(np.minimum(upper[children], left), lower[children])
     return upper

@@ -111,17 +111,17 @@ def believable_highest(
 
 
 def highest_host(
-    readings: tuple[FloatArray, FloatArray], share: FloatArray, worst_watts: FloatArray
+    readings: tuple[FloatArray, FloatArray], unread_watts: FloatArray, worst_watts: FloatArray
 ) -> FloatArray:
     """What servers drew in a gap beside their boards at most, (n_nodes,).
 
     Args:
         readings: By their own meters the last before it and the first after, NaN without.
-        share: Of the declared worst, as a domain's meter taught it, 1 without.
+        unread_watts: What they count at without the one after.
         worst_watts: Declared.
     """
     before, now = readings
-    seen = np.where(np.isnan(now), share * worst_watts, np.maximum(before, now))
+    seen = np.where(np.isnan(now), unread_watts, np.maximum(before, now))
     return np.where(np.isnan(seen), worst_watts, seen) + _HOST_RISE_SHARE * worst_watts
 
 

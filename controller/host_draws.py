@@ -29,6 +29,7 @@ from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [
+    "HOST_PER_GPU_WATT",
     "READINGS_MAX_AGE_SECONDS",
     "HostDraws",
     "ServerReading",
@@ -43,9 +44,12 @@ _RECENT_NS: Final = 10 * NS_PER_SECOND
 # A scale that is off, another server's BMC, or one of several supplies tells less than a server
 # draws at rest; BMCs are off by a few per cent of all of it. Assumed.
 _CREDIBLE_OF_IDLE: Final = 0.8
-# Of servers of eight A100: 0.245 W of AC a watt of GPU. Fans take the larger part of it within half
-# a minute, regulators 0.1 at once (Acme's quantiles; simulation/data/plant.json derives both).
-_HOST_PER_GPU_WATT, _AT_ONCE_PER_GPU_WATT = 0.25, 0.1
+HOST_PER_GPU_WATT: Final = 0.25
+"""What a server of eight A100 draws beside them for each watt that they draw: 0.245 W of AC. Fans
+take the larger part of it within half a minute, regulators 0.1 at once (Acme's quantiles;
+simulation/data/plant.json derives both)."""
+
+_AT_ONCE_PER_GPU_WATT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class HostDraws:
         """DC watts beside the boards, NaN where too little is known, (n_nodes,)."""
         shown = self._differences.shown
         recent, newest = (self._boards.since(now_ns - age_ns) for age_ns in (_RECENT_NS, 1))
-        follows = _HOST_PER_GPU_WATT * np.maximum(recent - shown.boards_watts, 0.0)
+        follows = HOST_PER_GPU_WATT * np.maximum(recent - shown.boards_watts, 0.0)
         at_once = _AT_ONCE_PER_GPU_WATT * (newest - shown.boards_watts)
         # What is not known for sure is at most what was declared.
         likely = shown.likely_watts + np.maximum(follows, at_once)

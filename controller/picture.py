@@ -6,27 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.beside_meters import beside_meters_watts
 from controller.changes import (
-    SILENCE_NS,
-    ChangeMemory,
-    changed_since,
     changes_taken,
-    least_change,
 )
 from controller.commitments import Holding, held_by_silent, holding, sole_since_ns
 from controller.controller_state import State
 from controller.estimate import (
-    CROSS_CHECK_SHARE,
     Metered,
-    bounds_of,
-    lost_margin_watts,
-    node_draw,
     readable_gpu_watts,
     readable_host_watts,
-    readings_of,
-    sum_of_nodes,
-    unconfirmed_watts,
 )
 from controller.felt_heat import SPEAKS_FOR_NS, Felt, FeltMemory, feel_heat, felt_less
 from controller.gap_heat import (
@@ -37,19 +25,15 @@ from controller.gap_heat import (
     reckoned_again,
     settled_rows,
 )
+from controller.last_hosts import beyond_taught_watts
+from controller.measured_draw import Known, draw_measured, sums_by_node
 from controller.meters import (
-    Lesson,
-    MeterMemory,
-    has_spoken,
-    learned,
     node_host_share,
-    take_meters,
-    valid_meters,
+    shown_share,
 )
 from controller.readings import (
     ReadingMemory,
     shown_hosts,
-    shown_until_lately,
     stale_boards,
     stale_hosts,
     take_readings,
@@ -65,7 +49,6 @@ __all__ = ["Picture", "look"]
 
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
 _BEYOND_NODES_SECONDS = 5.0
-_STEADY_SHARE = 0.01
 # Of the rating, what may be drawn unseen beside what is read. Assumed.
 _HIDDEN_SHARE = 0.01
 
@@ -127,9 +110,9 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     changes = changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns)
     shown = shown_hosts(readings, tick.now_ns)
-    least = shown_until_lately(readings, tick.now_ns)
-    known = _Known(watts, hosts, shown, least, highest, hold.fresh_node, complete, changes)
-    meters, metered, news = _measured(tick, state, known)
+    known = Known(watts, hosts, shown, highest, hold.fresh_node, complete, changes)
+    measured = draw_measured(tick, state, known)
+    metered, news = measured.metered, measured.news
     planned, beyond = _planned(tick, state, metered)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     picture = Picture(
@@ -156,7 +139,8 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         readings=readings,
         demand=state.demand.with_watts(watts, tick.now_ns),
         changes=changes,
-        meters=meters,
+        meters=measured.meters,
+        last_hosts=measured.last_hosts,
         beyond_nodes_watts=beyond,
         heat=heat,
         felt=felt,
@@ -182,106 +166,6 @@ def _planned(tick: Tick, state: State, metered: Metered) -> tuple[FloatArray, Fl
     excess = metered.draw_watts - nodes
     lasting = np.minimum(np.maximum(beyond, 0.0), excess)
     return nodes + np.where(excess > 0.0, lasting, excess), beyond
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """Readings and what stands in for them."""
-
-    gpu_watts: FloatArray
-    host_watts: FloatArray
-    shown_node: BoolArray
-    host_least_watts: FloatArray
-    highest_watts: FloatArray
-    fresh_node: BoolArray
-    complete: BoolArray
-    changes: ChangeMemory
-
-
-def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Metered, BoolArray]:
-    """AC draw of each domain, what its meter taught, and which meters said something new."""
-    load = state.load
-    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
-    valid, stamps = valid_meters(tick, load), tick.observations.meter_time_ns
-    stamp = np.where(valid, stamps, tick.now_ns)
-    change = changed_since(known.changes, stamp)
-    then = read.known_watts - change.lagged_watts
-    read_then = np.where(known.complete, then, np.nan)
-    memory, taken = take_meters(tick, load, state.meters, valid, read_then)
-    meter, usable, new = taken.watts, taken.usable, taken.new
-    shown = np.where(np.isnan(meter), 0.0, meter)
-    if some(usable != valid):
-        stamp = np.where(usable, stamps, tick.now_ns)
-        change = changed_since(known.changes, stamp)
-        then = read.known_watts - change.lagged_watts
-    # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
-    credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * shown)
-    # While draws move it is not known which of them a reading has seen.
-    moved = np.abs(change.stamped_watts - change.lagged_watts)
-    steady = moved <= _STEADY_SHARE * shown
-    lesson = Lesson(
-        credible,
-        credible & new & known.complete & steady,
-        shown,
-        then + load.external_watts,
-        read.unmetered_worst_watts,
-    )
-    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    memory = learned(memory, lesson, seconds)
-    share = _host_share(tick, memory, load, known.host_least_watts)
-    share = np.where(known.fresh_node, share, 1.0)
-    nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
-    spoken = has_spoken(memory)
-    lost_seconds = np.where(spoken & ~usable, memory.unused_seconds, np.nan)
-    margin = lost_margin_watts(load, read, nodes, known.shown_node, lost_seconds)
-    by_nodes = sum_of_nodes(load, nodes, margin, memory)
-    age = (tick.now_ns - stamp) / NS_PER_SECOND
-    since = least_change(change.largest_watts, _unheard_watts(tick, state, known))
-    bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
-    followed = meter + change.lagged_watts
-    unmetered = np.where(np.isnan(known.host_watts), tick.topology.node_worst_watts, 0.0)
-    told = np.where(credible, followed, np.nan)
-    beside = beside_meters_watts(load, by_nodes, told, (1.0 - share) * unmetered, usable)
-    draw = bounds.applied_to(by_nodes + beside)
-    modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    confirmed = np.where(usable, credible, spoken)
-    shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
-    unconfirmed = unconfirmed_watts(load, read, shown_node, nodes.at_worst_watts, confirmed)
-    beyond = bounds.applied_to(draw + unconfirmed) - draw
-    by_sums = by_nodes + beside + unconfirmed
-    metered = Metered(
-        draw, by_nodes, meter, followed, modelled, bounds, nodes.at_worst_watts, beyond, by_sums
-    )
-    return memory, metered, new & credible
-
-
-def _host_share(
-    tick: Tick, memory: MeterMemory, load: LoadTree, least_watts: FloatArray
-) -> FloatArray:
-    """Non-GPU draw of each server over its declared worst, (n_nodes,).
-
-    Args:
-        tick: For the declared worsts.
-        memory: What meters taught.
-        load: Tree and members.
-        least_watts: What each server's own meter showed at last, (n_nodes,).
-    """
-    worst = tick.topology.node_worst_watts
-    shown = np.divide(least_watts, worst, out=np.ones_like(worst), where=worst > 0.0)
-    return np.maximum(node_host_share(memory, load), np.minimum(shown, 1.0))
-
-
-def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
-    """The most that those could draw of which nothing was read for a moment, AC, (n_domains,)."""
-    load, topology = state.load, tick.topology
-    unheard = tick.now_ns - tick.observations.node_received_ns > SILENCE_NS
-    unheard |= ~known.fresh_node
-    unread = unheard.take(load.node_of_gpu) | np.isnan(known.gpu_watts)
-    if not some(unheard) and not some(unread):
-        return np.zeros(len(load.tree))
-    boards = load.sum_gpus(np.where(unread, known.highest_watts * OVERSHOOT_RATIO, 0.0))
-    hosts = load.sum_nodes(np.where(unheard, topology.node_worst_watts, 0.0))
-    return (boards + hosts) / load.efficiency
 
 
 def _readings(
@@ -317,7 +201,7 @@ def _heated(
     by_sums = metered.unbounded_watts
     if held is not picture.highest_watts:
         fallen = (picture.highest_watts - held) * OVERSHOOT_RATIO
-        rebooted = largest_nodes(load, _by_node(tick, fallen))
+        rebooted = largest_nodes(load, sums_by_node(tick, fallen))
         by_sums = by_sums - (load.sum_gpus(fallen) - rebooted) / load.efficiency
         # What a meter has taken off already is not taken off once more.
         watts = np.minimum(watts, by_sums)
@@ -336,7 +220,7 @@ def _heated(
         felt.watts,
         by_sums,
         metered.bounds.lower_watts,
-        _by_node(tick, counted),
+        sums_by_node(tick, counted),
         hosts,
     )
     return heat, memory, row
@@ -363,19 +247,16 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
         host_watts: What BMCs show of servers beside their boards now, (n_nodes,).
     """
     observed, before_ns = tick.observations, state.readings.received_ns
-    highest = _by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
+    highest = sums_by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
-    least = shown_until_lately(state.readings, tick.now_ns)
-    share = _host_share(tick, state.meters, state.load, least)
-    host = highest_host((host_before, host_watts), share, tick.topology.node_worst_watts)
+    worst = tick.topology.node_worst_watts
+    unread = node_host_share(shown_share(state.meters), state.load) * worst
+    boards = sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan))
+    every_node = np.ones(tick.topology.n_nodes, dtype=np.bool_)
+    unread = unread + beyond_taught_watts(state.last_hosts, host_watts, boards, unread, every_node)
+    host = highest_host((host_before, host_watts), unread, worst)
     return Heard(highest, host, before_ns)
-
-
-def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
-    """Sums over each server's boards, (n_nodes,)."""
-    sums = np.bincount(tick.topology.node_of_gpu, gpu_watts, tick.topology.n_nodes)
-    return sums.astype(np.float64, copy=False)
 
 
 def _complete(

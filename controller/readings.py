@@ -23,7 +23,6 @@ __all__ = [
     "ReadingMemory",
     "initial_readings",
     "shown_hosts",
-    "shown_until_lately",
     "stale_boards",
     "stale_hosts",
     "take_readings",
@@ -31,9 +30,6 @@ __all__ = [
 
 # BMCs are to be read every five seconds at least (docs/power-estimates.md). Assumed.
 _SHOWS_FOR_NS = 5 * NS_PER_SECOND
-# As long as a share that meters taught is remembered (controller/meters.py); by then they have
-# taught what these servers draw. Assumed.
-_SHOWN_FOR_NS = 600 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,6 @@ class ReadingMemory:
         host_watts: The servers without GPUs, (n_nodes,).
         host_same: The same for them, (n_nodes,).
         host_time_ns: When they were read, (n_nodes,).
-        host_shown_watts: The last of them that said anything, NaN before the first, (n_nodes,).
-        host_shown_ns: When that was read, -1 before the first, (n_nodes,).
         highest: Readings of the last seconds.
     """
 
@@ -61,8 +55,6 @@ class ReadingMemory:
     host_watts: FloatArray
     host_same: IntArray
     host_time_ns: IntArray
-    host_shown_watts: FloatArray
-    host_shown_ns: IntArray
     highest: RecentHighest
 
 
@@ -75,8 +67,6 @@ def initial_readings(n_gpus: int, n_nodes: int) -> ReadingMemory:
         np.full(n_gpus, -1, dtype=np.int64),
         np.full(n_nodes, np.nan),
         np.zeros(n_nodes, dtype=np.int64),
-        np.full(n_nodes, -1, dtype=np.int64),
-        np.full(n_nodes, np.nan),
         np.full(n_nodes, -1, dtype=np.int64),
         nothing_yet(n_gpus, NS_PER_SECOND, READING_WINDOW_NS),
     )
@@ -100,7 +90,6 @@ def take_readings(
     host_ns = observed.host_time_ns if observed.host_time_ns.size else observed.node_received_ns
     new_host = host_ns > memory.host_time_ns
     host = _counted(memory.host_watts, memory.host_same, observed.host_watts, new_host)
-    shows = new_host & ~np.isnan(observed.host_watts)
     readings = np.where(new_gpu, readable_watts, np.nan)
     return ReadingMemory(
         np.maximum(memory.received_ns, observed.node_received_ns),
@@ -109,8 +98,6 @@ def take_readings(
         _contradicted_ns(memory, (watts, same), energy_mean, tick.now_ns),
         *host,
         np.maximum(memory.host_time_ns, host_ns),
-        np.where(shows, observed.host_watts, memory.host_shown_watts),
-        np.where(shows, host_ns, memory.host_shown_ns),
         memory.highest.with_watts(readings, tick.now_ns),
     )
 
@@ -156,15 +143,6 @@ def shown_hosts(memory: ReadingMemory, now_ns: int) -> BoolArray:
     """
     young = now_ns - memory.host_time_ns <= _SHOWS_FOR_NS
     return np.asarray((memory.host_time_ns >= 0) & young & (memory.host_same <= 1))
-
-
-def shown_until_lately(memory: ReadingMemory, now_ns: int) -> FloatArray:
-    """What each server's own meter showed beside its boards at last, 0 without, (n_nodes,).
-
-    What a domain's meter taught was of servers without one, and may be of hours ago.
-    """
-    lately = (memory.host_shown_ns >= 0) & (now_ns - memory.host_shown_ns <= _SHOWN_FOR_NS)
-    return np.where(lately, memory.host_shown_watts, 0.0)
 
 
 def stale_hosts(memory: ReadingMemory) -> BoolArray:

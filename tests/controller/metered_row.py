@@ -37,7 +37,8 @@ class MeteredRow:
         sensor_error: Gain error of each board's sensor at most.
         sensor_bias: Gain error of all of them; a limit holds what the sensor says.
         whole_metered: Whole servers less their boards' readings are known at once.
-        whole_metered_in: The seconds in which they are.
+        whole_metered_at: Which of them at a second, (n_nodes,) or all.
+        hosts_at: What each draws beside its boards at a second, by what these draw, (n_nodes,).
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         meters_until: The last second that meters measured; what they said goes on for ten more.
@@ -59,7 +60,8 @@ class MeteredRow:
     sensor_error: float = 0.0
     sensor_bias: float = 0.0
     whole_metered: bool = False
-    whole_metered_in: range = range(1_000_000)
+    whole_metered_at: Callable[[int], np.ndarray | bool] = lambda second: True
+    hosts_at: Callable[[int, np.ndarray], np.ndarray] | None = None
     host_base: float = 500.0
     host_per_gpu: float = 0.1
     undeclared_watts: float = 0.0
@@ -73,6 +75,7 @@ class MeteredRow:
     def __post_init__(self) -> None:
         t = self.topology
         self.house: House = house_of(t)
+        self.second = 0
         self.draw = np.full(t.n_gpus, 100.0)
         self.caps = t.guaranteed_watts.astype(float).copy()
         self.until = np.full(t.n_gpus, -1)
@@ -94,6 +97,8 @@ class MeteredRow:
     def hosts(self) -> list[float]:
         """Every server without its boards."""
         mine = np.bincount(self.topology.node_of_gpu, self.draw, self.topology.n_nodes)
+        if self.hosts_at is not None:
+            return self.hosts_at(self.second, mine).tolist()
         worst = self.topology.node_worst_watts
         return [
             min(self.host_base + self.host_per_gpu * m, w) + self.undeclared_watts
@@ -113,6 +118,7 @@ class MeteredRow:
 
     def advance(self, second: int) -> None:
         """One second passes."""
+        self.second = second
         fallen = (self.until >= 0) & (self.until <= second)
         self.caps = np.where(fallen, self.topology.guaranteed_watts, self.caps)
         self.until = np.where(fallen, -1, self.until)
@@ -153,9 +159,9 @@ class MeteredRow:
         readable = np.ones(t.n_gpus)
         readable[list(self.lost_boards)] = np.nan
         told_hosts = np.full(t.n_nodes, np.nan)
-        if self.whole_metered and second in self.whole_metered_in:
+        if self.whole_metered:
             hidden = np.bincount(t.node_of_gpu, self.draw - self.told["draw"], t.n_nodes)
-            told_hosts = np.array(hosts) + hidden
+            told_hosts = np.where(self.whole_metered_at(second), np.array(hosts) + hidden, np.nan)
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         last = min(second - self.meter_delay, self.meters_until)

@@ -77,7 +77,7 @@ def test_servers_draw_beside_boards_what_both_ends_of_the_gap_show_and_a_tenth_m
     half = 0.5 * rows[0].silent_watts
     rows = tuple(replace(row, silent_watts=half, silent_host_watts=half) for row in rows)
     ends = (0.5 * half, 0.4 * half)
-    heard = replace(told(1.0, rows), highest_host_watts=highest_host(ends, np.ones(N), half))
+    heard = replace(told(1.0, rows), highest_host_watts=highest_host(ends, half, half))
     false, again = reckoned_again(LOAD, rows, heard)
     whole = LOAD.tree.parent < 0
     assert np.allclose((again[0].watts / rows[0].watts)[whole], 1.0 - 0.5 * 0.4)
@@ -87,7 +87,7 @@ def test_servers_draw_beside_boards_what_both_ends_of_the_gap_show_and_a_tenth_m
 def test_without_a_meter_servers_keep_what_was_taught_or_their_declared_worst() -> None:
     worst, unknown = np.full(3, 1000.0), np.full(3, np.nan)
     share, now = np.array([1.0, 0.6, 0.6]), np.array([np.nan, np.nan, 500.0])
-    found = highest_host((unknown, now), share, worst)
+    found = highest_host((unknown, now), share * worst, worst)
     assert found.tolist() == [1100.0, 700.0, 1100.0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +151,7 @@ def test_the_meters_of_all_children_are_known_at_their_parent() -> None:
 def test_a_parents_meter_bounds_the_child_whose_servers_are_silent() -> None:
     quiet = np.arange(6) < 3
     plant = nested((0,), 4, lambda t: quiet & (t >= 60))
+    plant.topology = replace(plant.topology, node_idle_watts=np.full(6, 500.0))
     recent = Recent(plant)
     for second, decisions in plant.run(110):
         if second > 57:
