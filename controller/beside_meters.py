@@ -3,7 +3,7 @@
     meter of a row ──┐  less what the racks' meters show, less what the other servers count at
     meters of racks ─┴─> drawn by servers of no nearer meter, by how far each is below its worst
 
-Learned shares of declared worsts follow within a minute (``controller.meters``). A rack without a
+What meters tell of servers follows within a minute (``controller.server_hosts``). A rack without a
 meter may trip in that time: what its servers begin to draw beside their boards is shown by meters
 above it or beside it at once.
 """
@@ -16,7 +16,7 @@ from wattpack.masks import every, some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["beside_meters_watts"]
+__all__ = ["beside_meters_watts", "nearest_of_nodes"]
 
 
 def beside_meters_watts(
@@ -44,7 +44,7 @@ def beside_meters_watts(
     below = believed & (above >= 0)
     taken = np.bincount(above[below], excess_dc[below], minlength=len(none))
     own_dc = np.maximum(excess_dc - taken, 0.0)
-    nearest = _nearest_of_nodes(load, believed)
+    nearest = nearest_of_nodes(load, believed)
     told = nearest >= 0
     room = np.bincount(nearest[told], room_watts[told], minlength=len(none))
     share = np.divide(own_dc, room, out=np.zeros_like(own_dc), where=room > 0.0)
@@ -60,8 +60,8 @@ def _nearest_above(load: LoadTree, believed: BoolArray) -> IntArray:
     return above
 
 
-def _nearest_of_nodes(load: LoadTree, believed: BoolArray) -> IntArray:
-    """The same for servers, their own domain included, -1 for none, (n_nodes,)."""
+def nearest_of_nodes(load: LoadTree, believed: BoolArray) -> IntArray:
+    """The nearest domain above each server whose meter is believed, -1 for none, (n_nodes,)."""
     position = np.append(np.where(believed, np.arange(len(believed)), -1), -1)
     nearest = np.full(load.n_nodes, -1, dtype=np.int64)
     for domains in load.node_domains:

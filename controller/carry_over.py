@@ -15,11 +15,10 @@ from controller.changes import ChangeMemory
 from controller.commitments import Commitments
 from controller.controller_state import State, initial_state
 from controller.felt_heat import FeltMemory
-from controller.last_hosts import LastHosts
-from controller.lesson_pool import LessonPool
 from controller.meters import MeterMemory
 from controller.readings import ReadingMemory
 from controller.reserve_feeds import FeedMemory
+from controller.server_hosts import ServerHosts
 from controller.standing import Standing
 from controller.tick_values import PowerSettings, Topology
 from wattpack.errors import InputError
@@ -119,8 +118,6 @@ def _with_sums(
         meters=replace(
             fresh.meters,
             read_watts=_moved(fresh.meters.read_watts, old.meters.read_watts, domains),
-            boards_watts=_moved(fresh.meters.boards_watts, old.meters.boards_watts, domains),
-            pool=_moved_pool(fresh.meters.pool, old.meters.pool, domains),
         ),
         together=together,
         together_now=_moved(fresh.together_now, old.together_now, domains),
@@ -188,10 +185,11 @@ def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> S
         demand=_moved_highest(fresh.demand, old.demand, gpus),
         trust=_moved_trust(fresh.trust, old.trust, gpus),
         readings=_moved_readings(fresh.readings, old.readings, gpus, nodes),
-        last_hosts=LastHosts(
-            _moved(fresh.last_hosts.watts, old.last_hosts.watts, nodes),
-            _moved(fresh.last_hosts.boards_watts, old.last_hosts.boards_watts, nodes),
-            _moved(fresh.last_hosts.lessons, old.last_hosts.lessons, nodes),
+        server_hosts=ServerHosts(
+            _moved(fresh.server_hosts.watts, old.server_hosts.watts, nodes),
+            _moved(fresh.server_hosts.boards_watts, old.server_hosts.boards_watts, nodes),
+            _moved(fresh.server_hosts.tellings, old.server_hosts.tellings, nodes),
+            _moved(fresh.server_hosts.untold_seconds, old.server_hosts.untold_seconds, nodes),
         ),
         standing=standing,
         commitments=_moved_commitments(fresh.commitments, old.commitments, gpus, nodes),
@@ -238,7 +236,7 @@ def _moved_readings(
 
 
 def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> MeterMemory:
-    """Gain and share are of other members, but nearer to the truth than nothing."""
+    """The gain is of other members, but nearer to the truth than nothing."""
     return replace(
         fresh,
         last_watts=_moved(fresh.last_watts, old.last_watts, domains),
@@ -247,18 +245,8 @@ def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> Me
         step_watts=_moved(fresh.step_watts, old.step_watts, domains),
         changes=_moved(fresh.changes, old.changes, domains),
         gain=_moved(fresh.gain, old.gain, domains),
-        host_share=_moved(fresh.host_share, old.host_share, domains),
         lessons=_moved(fresh.lessons, old.lessons, domains),
         unused_seconds=_moved(fresh.unused_seconds, old.unused_seconds, domains),
-    )
-
-
-def _moved_pool(fresh: LessonPool, old: LessonPool, domains: IntArray) -> LessonPool:
-    return LessonPool(
-        _moved(fresh.watts, old.watts, domains),
-        _moved(fresh.readings, old.readings, domains),
-        _moved(fresh.unsteady, old.unsteady, domains),
-        _moved(fresh.seconds, old.seconds, domains),
     )
 
 

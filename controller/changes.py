@@ -164,15 +164,23 @@ class Change:
     Attributes:
         stamped_watts: By the time stamps of ticks and reading.
         lagged_watts: By what readings showed when they had followed up to that time.
+        between_watts: By what they showed half-way.
     """
 
     stamped_watts: FloatArray
     lagged_watts: FloatArray
+    between_watts: FloatArray
 
     @property
     def largest_watts(self) -> FloatArray:
         """The larger of both: a rise counts at once, a fall where it is counted once."""
         return np.maximum(self.stamped_watts, self.lagged_watts)
+
+    @property
+    def ends_watts(self) -> tuple[FloatArray, FloatArray]:
+        """Between what it lies, whatever of it the reading has seen."""
+        ends = np.minimum(self.stamped_watts, self.lagged_watts), self.largest_watts
+        return np.minimum(ends[0], self.between_watts), np.maximum(ends[1], self.between_watts)
 
 
 def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
@@ -182,7 +190,8 @@ def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
     first = memory.times_ns.searchsorted(0)
     times, totals = memory.times_ns[first:], memory.totals_watts[first:]
     if not len(times):
-        return Change(np.zeros_like(total), np.zeros_like(total))
+        none = np.zeros_like(total)
+        return Change(none, none, none)
     every = np.arange(len(total))
 
     def since(then_ns: IntArray) -> FloatArray:
@@ -193,7 +202,9 @@ def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
             then = np.where(position >= 0, then, totals.min(axis=0))
         return np.asarray(total - then)
 
-    return Change(since(when_ns), since(when_ns + READINGS_LAG_NS))
+    return Change(
+        since(when_ns), since(when_ns + READINGS_LAG_NS), since(when_ns + READINGS_LAG_NS // 2)
+    )
 
 
 def new_rise(memory: ChangeMemory, now_ns: int) -> FloatArray:

@@ -24,10 +24,10 @@ from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
 from controller.gap_heat import GapRow
 from controller.guaranteed_case import GuaranteedCase
-from controller.last_hosts import LastHosts, no_hosts_yet
 from controller.meters import MeterMemory, initial_meters
 from controller.readings import ReadingMemory, initial_readings
 from controller.reserve_feeds import FeedMemory, initial_feeds
+from controller.server_hosts import ServerHosts, no_hosts_yet
 from controller.standing import Standing, nothing_stood
 from controller.tick_values import PowerSettings, Topology
 from wattpack.errors import InputError
@@ -78,7 +78,7 @@ class State:
         gap_rows: What silent servers counted, until they are heard.
         together: Measured over modelled draw of boards lately.
         together_now: The newest of it, NaN before the first, (n_domains,).
-        last_hosts: What servers drew whose own meter is lost.
+        server_hosts: What servers were told to draw beside their boards.
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
         guaranteed: I1's worst case at the last tick, None before the first.
@@ -119,7 +119,7 @@ class State:
     gap_rows: tuple[GapRow, ...]
     together: RecentHighest
     together_now: FloatArray
-    last_hosts: LastHosts
+    server_hosts: ServerHosts
     beyond_nodes_watts: FloatArray
     commitments: Commitments
     guaranteed: GuaranteedCase | None
@@ -186,7 +186,7 @@ def initial_state(
         gap_rows=(),
         together=no_coincidence_yet(n_domains),
         together_now=np.full(n_domains, np.nan),
-        last_hosts=no_hosts_yet(n_nodes),
+        server_hosts=no_hosts_yet(n_nodes),
         beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         guaranteed=None,

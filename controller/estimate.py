@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.host_draws import HOST_PER_GPU_WATT
 from controller.meters import MeterMemory
 from controller.tick_values import Topology
 from wattpack.masks import every, some
@@ -24,11 +23,11 @@ from wattpack.power.feasibility import LoadTree
 __all__ = [
     "CROSS_CHECK_SHARE",
     "Bounds",
+    "Hosts",
     "Metered",
     "NodeDraw",
     "NodeReadings",
     "bounds_of",
-    "followed_boards_watts",
     "lost_margin_watts",
     "node_draw",
     "readable_gpu_watts",
@@ -96,7 +95,6 @@ class NodeReadings:
     Attributes:
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
-        boards_watts: Sum of the former, DC, (n_domains,).
         known_watts: Sum of both, AC, (n_domains,).
         unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
             (n_domains,).
@@ -104,7 +102,6 @@ class NodeReadings:
 
     gpu_watts: FloatArray
     host_watts: FloatArray
-    boards_watts: FloatArray
     known_watts: FloatArray
     unmetered_worst_watts: FloatArray
 
@@ -113,13 +110,30 @@ def readings_of(
     topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
 ) -> NodeReadings:
     """Sums of what is read; shapes as in ``NodeReadings``."""
-    known = boards = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
+    known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
     unmetered = np.isnan(host_watts)
     if not every(unmetered):
         known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
     worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
-    return NodeReadings(gpu_watts, host_watts, boards, known / load.efficiency, worst_ac)
+    return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """What servers count at beside their boards, (n_nodes,) each.
+
+    Attributes:
+        watts: DC.
+        told: Those that do not count at their declared worst.
+        heard: Those that are.
+        unwatched: Told ones that no meter watches any more.
+    """
+
+    watts: FloatArray
+    told: BoolArray
+    heard: BoolArray
+    unwatched: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +160,7 @@ def node_draw(
     load: LoadTree,
     read: NodeReadings,
     highest_cap_watts: FloatArray,
-    host_share: FloatArray,
-    heard_node: BoolArray,
+    hosts: Hosts,
 ) -> NodeDraw:
     """Sums over the servers below each domain.
 
@@ -156,20 +169,19 @@ def node_draw(
         load: Tree and members.
         read: What is known.
         highest_cap_watts: What each GPU may hold, (n_gpus,).
-        host_share: Learned share of the declared worst, 1 for silent servers, (n_nodes,).
-        heard_node: Servers that are, (n_nodes,).
+        hosts: What servers count at beside their boards.
     """
     hidden = np.isnan(read.gpu_watts)
     boards = np.where(hidden, highest_cap_watts * OVERSHOOT_RATIO, 0.0)
     unmetered = np.isnan(read.host_watts)
-    learned = host_share * np.where(unmetered, topology.node_worst_watts, 0.0)
+    counted = np.where(unmetered, hosts.watts, 0.0)
     least = read.known_watts * load.efficiency
     if topology.node_idle_watts.size and len(load.tree) > 1:
-        at_rest = np.where(unmetered & heard_node, topology.node_idle_watts, 0.0)
+        at_rest = np.where(unmetered & hosts.heard, topology.node_idle_watts, 0.0)
         least = least + _LEAST_OF_IDLE * load.sum_nodes(at_rest)
     hidden_watts = load.sum_gpus(boards) if some(hidden) else np.zeros(len(load.tree))
-    unread = load.sum_nodes(learned) + hidden_watts
-    at_worst = load.sum_nodes(np.where(host_share < 1.0, 0.0, learned))
+    unread = load.sum_nodes(counted) + hidden_watts
+    at_worst = load.sum_nodes(np.where(hosts.told, 0.0, counted))
     return NodeDraw(
         read.known_watts + unread / load.efficiency,
         read.known_watts,
@@ -234,6 +246,7 @@ def lost_margin_watts(
     load: LoadTree,
     read: NodeReadings,
     nodes: NodeDraw,
+    hosts: Hosts,
     shown_node: BoolArray,
     lost_seconds: FloatArray,
 ) -> FloatArray:
@@ -246,37 +259,30 @@ def lost_margin_watts(
         load: Tree and members.
         read: What is read.
         nodes: Sums over the servers.
+        hosts: What servers count at beside their boards.
         shown_node: Servers whose own meter shows them now, (n_nodes,).
         lost_seconds: How long each lost meter was not used, NaN for the others, (n_domains,).
     """
     lost = ~np.isnan(lost_seconds)
-    if not some(lost):
+    if not some(lost) and not some(hosts.unwatched):
         return np.zeros(len(load.tree))
+    unwatched = _METER_LOST_MARGIN * _unwatched_watts(load, read, hosts)
     fully = nodes.hidden_watts + nodes.at_worst_watts
     long_lost = lost_seconds >= _SHOWN_BY_SERVERS_SECONDS
     if some(long_lost):
         fully = fully + np.where(long_lost, _shown_watts(load, read, shown_node), 0.0)
-    return np.where(lost, _METER_LOST_MARGIN * (nodes.most_watts - fully), 0.0)
+    # A meter of another level watched these: nothing confirms them below or above it either.
+    return np.where(lost, _METER_LOST_MARGIN * (nodes.most_watts - fully), unwatched)
 
 
-def followed_boards_watts(
-    load: LoadTree, read: NodeReadings, boards_then: FloatArray, room_watts: FloatArray
-) -> FloatArray:
-    """What servers draw more than a meter taught, as boards have risen since, DC, (n_domains,).
-
-    Args:
-        load: Tree and members.
-        read: What is read.
-        boards_then: What boards drew when the meter was used last, DC, NaN for the domains whose
-            meter is not lost, (n_domains,).
-        room_watts: Declared worst of servers without a meter of their own beyond what was taught,
-            DC, (n_domains,).
-    """
-    risen = np.fmax(read.boards_watts - boards_then, 0.0)
-    # Servers with one of their own have followed already.
-    unmetered = load.sum_nodes(np.isnan(read.host_watts)) / np.maximum(load.nodes_below, 1.0)
-    watts = np.minimum(HOST_PER_GPU_WATT * risen * unmetered, room_watts)
-    return np.where(np.isnan(boards_then), 0.0, watts)
+def _unwatched_watts(load: LoadTree, read: NodeReadings, hosts: Hosts) -> FloatArray:
+    """Boards and the rest of servers that a lost meter watched, AC, (n_domains,)."""
+    if not some(hosts.unwatched):
+        return np.zeros(len(load.tree))
+    boards = hosts.unwatched.take(load.node_of_gpu) & ~np.isnan(read.gpu_watts)
+    watts = load.sum_nodes(np.where(hosts.unwatched, hosts.watts, 0.0))
+    watts = watts + load.sum_gpus(np.where(boards, read.gpu_watts, 0.0))
+    return watts / load.efficiency
 
 
 def _shown_watts(load: LoadTree, read: NodeReadings, shown_node: BoolArray) -> FloatArray:

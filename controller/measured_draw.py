@@ -1,4 +1,4 @@
-"""One tick's draw of every domain: what is read, what meters show of it, and what both taught.
+"""One tick's draw of every domain: what is read, and what meters show of it.
 
 boards, BMCs ─────────────┐
 meters of domains ─┬─> taught shares ─┬─> sum of nodes ─┐
@@ -12,34 +12,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.beside_meters import beside_meters_watts
+from controller.beside_meters import beside_meters_watts, nearest_of_nodes
 from controller.changes import SILENCE_NS, Change, ChangeMemory, changed_since, least_change
 from controller.controller_state import State
 from controller.estimate import (
     CROSS_CHECK_SHARE,
+    Hosts,
     Metered,
     NodeDraw,
     NodeReadings,
     bounds_of,
-    followed_boards_watts,
     lost_margin_watts,
     node_draw,
     readings_of,
     sum_of_nodes,
     unconfirmed_watts,
 )
-from controller.last_hosts import LastHosts, beyond_taught_watts, hosts_taken
 from controller.meters import (
     Lesson,
     MeterMemory,
     has_spoken,
     learned,
-    lessons_of_nodes,
-    node_host_share,
-    remembered,
-    shown_share,
     take_meters,
     valid_meters,
+)
+from controller.server_hosts import (
+    HostLesson,
+    ServerHosts,
+    Watched,
+    counted_watts,
+    hosts_after,
+    is_told,
 )
 from controller.tick_values import Tick
 from wattpack.masks import some
@@ -81,13 +84,15 @@ class MeasuredDraw:
 
     Attributes:
         meters: What meters taught.
-        last_hosts: What servers drew whose own meter is lost.
+        server_hosts: What was told of servers beside their boards.
+        host_watts: What they count at, DC, (n_nodes,).
         metered: Draw of each domain.
         news: Domains whose meter said something new that is believed, (n_domains,).
     """
 
     meters: MeterMemory
-    last_hosts: LastHosts
+    server_hosts: ServerHosts
+    host_watts: FloatArray
     metered: Metered
     news: BoolArray
 
@@ -120,32 +125,25 @@ def draw_measured(tick: Tick, state: State, known: Known) -> MeasuredDraw:
     load = state.load
     read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
     memory, shown = _taken(tick, state, known, read)
-    boards = sums_by_node(tick, np.where(np.isnan(known.gpu_watts), 0.0, known.gpu_watts))
-    memory, last_hosts = _learned(tick, state, known, (read, boards), (memory, shown))
-    share = np.where(known.fresh_node, node_host_share(shown_share(memory), load), 1.0)
-    nodes = node_draw(tick.topology, load, read, known.highest_watts, share, known.fresh_node)
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    memory = learned(memory, _lesson(state, known, read, shown), seconds)
     spoken = has_spoken(memory)
-    lost = spoken & ~shown.usable
-    lost_seconds = np.where(lost, memory.unused_seconds, np.nan)
-    margin = lost_margin_watts(load, read, nodes, known.shown_node, lost_seconds)
+    now = _watched(tick, state, known, shown.credible, spoken)
+    lesson = _host_lesson(state, known, read, shown)
+    server_hosts = hosts_after(state.server_hosts, now, lesson, load, seconds)
+    hosts = _hosts(server_hosts, now)
+    nodes = node_draw(tick.topology, load, read, known.highest_watts, hosts)
+    lost_seconds = np.where(spoken & ~shown.usable, memory.unused_seconds, np.nan)
+    margin = lost_margin_watts(load, read, nodes, hosts, known.shown_node, lost_seconds)
     by_nodes = sum_of_nodes(load, nodes, margin, memory)
-    followed = shown.watts + shown.change.lagged_watts
-    unmetered = np.where(np.isnan(known.host_watts), tick.topology.node_worst_watts, 0.0)
-    room = (1.0 - share) * unmetered
-    told = np.where(shown.credible, followed, np.nan)
+    unmetered = np.isnan(known.host_watts)
+    room = np.where(unmetered, np.maximum(now.worst_watts - hosts.watts, 0.0), 0.0)
+    told = np.where(shown.credible, shown.watts + shown.change.lagged_watts, np.nan)
     beside = beside_meters_watts(load, by_nodes, told, room, shown.usable)
-    # What nobody taught is part of what meters of domains show beyond what they taught.
-    hosts = beyond_taught_watts(
-        last_hosts, known.host_watts, boards, share * unmetered, known.fresh_node
-    )
-    risen = _risen_watts(state, read, memory, lost, load.sum_nodes(room))
-    untaught = memory.gain * np.maximum(load.sum_nodes(hosts), risen) / load.efficiency
-    by_nodes, beside = by_nodes + untaught, np.maximum(beside - untaught, 0.0)
-    shown_node = ~np.isnan(known.host_watts) | (share < 1.0)
     confirmed = np.where(shown.usable, shown.credible, spoken)
-    unconfirmed = unconfirmed_watts(load, read, shown_node, nodes.at_worst_watts, confirmed)
+    unconfirmed = unconfirmed_watts(load, read, hosts.told, nodes.at_worst_watts, confirmed)
     metered = _bounded(tick, state, known, nodes, shown, (by_nodes, beside, unconfirmed))
-    return MeasuredDraw(memory, last_hosts, metered, shown.news)
+    return MeasuredDraw(memory, server_hosts, hosts.watts, metered, shown.news)
 
 
 def _taken(
@@ -169,57 +167,59 @@ def _taken(
     return memory, _Shown(taken.watts, taken.usable, credible, news, stamp, change, then)
 
 
-def _learned(
-    tick: Tick,
-    state: State,
-    known: Known,
-    nodes: tuple[NodeReadings, FloatArray],
-    meters: tuple[MeterMemory, _Shown],
-) -> tuple[MeterMemory, LastHosts]:
-    """What this tick's readings teach of servers."""
-    (read, boards), (memory, shown) = nodes, meters
+def _lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> Lesson:
+    """What this tick's readings tell of domains."""
     watts = np.where(np.isnan(shown.watts), 0.0, shown.watts)
     # While draws move it is not known which of them a reading has seen.
     moved = np.abs(shown.change.stamped_watts - shown.change.lagged_watts)
-    lesson = Lesson(
+    return Lesson(
         usable=shown.credible,
         new=shown.news & known.complete,
         steady=moved <= _STEADY_SHARE * watts,
         meter_watts=watts,
         known_watts=shown.then_watts + state.load.external_watts,
         unknown_worst_watts=read.unmetered_worst_watts,
-        boards_watts=read.boards_watts,
     )
-    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    memory = learned(memory, lesson, seconds)
-    lessons = lessons_of_nodes(memory, state.meters, state.load)
-    hosts = hosts_taken(state.last_hosts, known.host_watts, boards, lessons, seconds)
-    return memory, hosts
+
+
+def _host_lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> HostLesson:
+    """What they leave for servers without a meter of their own."""
+    load = state.load
+    least, most = shown.change.ends_watts
+    left = np.where(np.isnan(shown.watts), 0.0, shown.watts) - load.external_watts
+    left = left - read.known_watts
+    return HostLesson(
+        shown.news & known.complete,
+        (left + least) * load.efficiency,
+        (left + most) * load.efficiency,
+    )
+
+
+def _watched(
+    tick: Tick, state: State, known: Known, credible: BoolArray, spoken: BoolArray
+) -> Watched:
+    load = state.load
+    return Watched(
+        shown_watts=known.host_watts,
+        boards_watts=sums_by_node(tick, known.gpu_watts),
+        worst_watts=tick.topology.node_worst_watts,
+        heard=known.fresh_node,
+        nearest=nearest_of_nodes(load, credible),
+        spoken=np.asarray(np.append(spoken, False)[load.node_domains].any(axis=0)),
+    )
+
+
+def _hosts(memory: ServerHosts, now: Watched) -> Hosts:
+    """What servers count at."""
+    told = is_told(memory, now)
+    unwatched = told & np.isnan(now.shown_watts) & (now.nearest < 0)
+    return Hosts(counted_watts(memory, now), told, now.heard, unwatched)
 
 
 def sums_by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
     """Sums over each server's boards, (n_nodes,)."""
     sums = np.bincount(tick.topology.node_of_gpu, gpu_watts, tick.topology.n_nodes)
     return sums.astype(np.float64, copy=False)
-
-
-def _risen_watts(
-    state: State,
-    read: NodeReadings,
-    memory: MeterMemory,
-    lost: BoolArray,
-    room_watts: FloatArray,
-) -> FloatArray:
-    """What servers draw more since their meter was lost, as their boards do, DC, (n_domains,).
-
-    What was forgotten since is counted already.
-    """
-    if not some(lost):
-        return np.zeros(len(lost))
-    room_then = room_watts / np.maximum(remembered(memory), 1e-9)
-    boards_then = np.where(lost, memory.boards_watts, np.nan)
-    risen = followed_boards_watts(state.load, read, boards_then, room_then)
-    return np.fmax(risen - (room_then - room_watts), 0.0)
 
 
 def _bounded(

@@ -1,15 +1,12 @@
-"""Domain meters: which readings can be used, and what they teach about servers without a meter.
+"""Domain meters: which readings can be used, and what is drawn beyond servers at their worst.
 
-    host share   what servers draw beside their GPUs, over their declared worst   0 .. 1
     gain         what is drawn beyond GPUs, servers at their worst and external load   1 .. 1.25
 
 A coarse meter speaks in steps of more than 0.1 % of the rating. It may say the same for long, so it
 is stuck only when the sum of its boards and servers has left the step (I7), and counts at the upper
 edge of what it says.
 
-Both belong to a domain. They follow its meter while every board below it can be read, reading by
-reading or, while boards swing, by the mean of half a minute; without a meter the share returns to
-the declared worst, two thirds of the way in ten minutes: nobody watches fans and CPUs any more.
+What readings tell of servers without a meter of their own: ``controller.server_hosts``.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.lesson_pool import LessonPool, no_readings_yet, pooled
 from controller.tick_values import Tick
 from wattpack.masks import some
 from wattpack.power.board_trust import STALE_AFTER_SAME
@@ -32,10 +28,6 @@ __all__ = [
     "has_spoken",
     "initial_meters",
     "learned",
-    "lessons_of_nodes",
-    "node_host_share",
-    "remembered",
-    "shown_share",
     "take_meters",
     "valid_meters",
 ]
@@ -50,16 +42,6 @@ _COARSE_UP_TO_SHARE = 0.05
 _CHANGES_TO_KNOW_STEP = 3
 # Beside a step, what noise of meter and boards may add. Assumed.
 _LEFT_STEP_SHARE = 0.005
-# Fans follow a load within a minute; a share that fell is believed more slowly, so that noise errs
-# to the safe side. More asymmetry makes noise a load: at ten to one 3 % of a rating. Assumed.
-_SHARE_RISE_RATE = 0.02
-_SHARE_FALL_RATE = 0.01
-# Two thirds of it. Assumed.
-_FORGOTTEN_IN_SECONDS = 600.0
-# What boards draw is remembered of about as long as fans take to follow them. Assumed.
-_BOARDS_SECONDS = 30.0
-# A few readings, perhaps of a start, are no share to count on.
-_LESSONS_TO_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +57,9 @@ class MeterMemory:
         read_watts: What was read of boards and servers at the first of the identical readings, NaN
             where not all of them could be, (n_domains,).
         gain: Learned meter over sum of nodes, (n_domains,).
-        host_share: Non-GPU draw over its declared worst as it was taught, NaN before the first
-            lesson, (n_domains,).
-        lessons: Readings that taught the share, (n_domains,).
+        lessons: Readings that told of servers without a meter of their own, (n_domains,).
         unused_seconds: How long no reading was used: there was none, it stood still, or it showed
             less than what is read below it, (n_domains,).
-        boards_watts: What boards drew when one was used last, about the mean of half a minute, DC,
-            NaN before the first, (n_domains,).
-        pool: Readings that a mean is made of.
     """
 
     last_watts: FloatArray
@@ -92,11 +69,8 @@ class MeterMemory:
     changes: IntArray
     read_watts: FloatArray
     gain: FloatArray
-    host_share: FloatArray
     lessons: IntArray
     unused_seconds: FloatArray
-    boards_watts: FloatArray
-    pool: LessonPool
 
 
 def initial_meters(n_domains: int) -> MeterMemory:
@@ -109,11 +83,8 @@ def initial_meters(n_domains: int) -> MeterMemory:
         np.zeros(n_domains, dtype=np.int64),
         np.full(n_domains, np.nan),
         np.ones(n_domains),
-        np.full(n_domains, np.nan),
         np.zeros(n_domains, dtype=np.int64),
         np.zeros(n_domains),
-        np.full(n_domains, np.nan),
-        no_readings_yet(n_domains),
     )
 
 
@@ -196,13 +167,12 @@ class Lesson:
     """What a domain's meter says about the rest of its load, each (n_domains,).
 
     Attributes:
-        usable: Meters that can be used.
+        usable: Meters that can be used and show what is read below them at least.
         new: Those with a new reading, of domains whose boards can all be read.
         steady: Domains whose draws have not moved since the reading.
         meter_watts: Readings, AC.
         known_watts: Boards and metered servers at the time of the reading, AC, with external load.
         unknown_worst_watts: Declared worst of the servers that nobody meters, AC.
-        boards_watts: What is read of boards now, DC.
     """
 
     usable: BoolArray
@@ -211,7 +181,6 @@ class Lesson:
     meter_watts: FloatArray
     known_watts: FloatArray
     unknown_worst_watts: FloatArray
-    boards_watts: FloatArray
 
 
 def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
@@ -222,91 +191,18 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
         lesson: Of this tick.
         seconds: Since the last tick.
     """
-    memory = _used(memory, lesson, seconds)
-    beyond = lesson.meter_watts - lesson.known_watts
-    pool, mean, weight = pooled(memory.pool, lesson.new, lesson.steady, beyond, seconds)
-    memory = replace(memory, pool=pool)
-    teaches = lesson.new & lesson.steady
-    hidden = lesson.unknown_worst_watts > 1.0
-    shows = (teaches | (weight > 0)) & hidden
-    if some(shows):
-        target = np.divide(
-            np.where(weight > 0, mean, beyond),
-            lesson.unknown_worst_watts,
-            out=np.zeros_like(beyond),
-            where=shows,
-        )
-        memory = _taught(memory, shows, np.minimum(np.maximum(target, 0.0), 1.0), weight)
-    if not some(teaches):
+    unused = np.where(lesson.usable, 0.0, memory.unused_seconds + seconds)
+    memory = replace(memory, unused_seconds=unused)
+    if not some(lesson.new):
         return memory
+    hidden = lesson.unknown_worst_watts > 1.0
     # The gain is what is left when servers already count at their worst.
     modelled = lesson.known_watts + np.where(hidden, lesson.unknown_worst_watts, 0.0)
-    teaches = teaches & (modelled > 0.0)
+    teaches = lesson.new & lesson.steady & (modelled > 0.0)
     ratio = np.divide(lesson.meter_watts, modelled, out=np.ones_like(modelled), where=teaches)
     gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
-    return replace(memory, gain=np.minimum(np.maximum(gain, _GAIN_BOUNDS[0]), _GAIN_BOUNDS[1]))
-
-
-def _used(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
-    """The memory with what passes whether or not anything is taught."""
-    used = lesson.usable
-    then, now = memory.boards_watts, lesson.boards_watts
-    rate = 1.0 - np.exp(-seconds / _BOARDS_SECONDS)
-    followed = np.where(np.isnan(then), now, then + rate * (now - then))
     return replace(
         memory,
-        unused_seconds=np.where(used, 0.0, memory.unused_seconds + seconds),
-        boards_watts=np.where(used, followed, then),
+        gain=np.minimum(np.maximum(gain, _GAIN_BOUNDS[0]), _GAIN_BOUNDS[1]),
+        lessons=memory.lessons + (lesson.new & hidden),
     )
-
-
-def _taught(
-    memory: MeterMemory, shows: BoolArray, target: FloatArray, weight: IntArray
-) -> MeterMemory:
-    """The memory with a lesson; a mean counts as often as draws moved at its readings."""
-    count = np.maximum(weight, 1)
-    before = np.where(np.isnan(memory.host_share), target, memory.host_share)
-    first = 1.0 / (memory.lessons + 1.0)
-    rate = np.where(target > before, _SHARE_RISE_RATE, _SHARE_FALL_RATE)
-    rate = np.maximum(1.0 - (1.0 - rate) ** count, first)
-    return replace(
-        memory,
-        host_share=np.where(shows, before + rate * (target - before), memory.host_share),
-        lessons=memory.lessons + np.where(shows, count, 0),
-    )
-
-
-def shown_share(memory: MeterMemory) -> FloatArray:
-    """Shares that may be counted on, NaN for the others, (n_domains,)."""
-    taught = np.where(memory.lessons >= _LESSONS_TO_COUNT, memory.host_share, np.nan)
-    return np.asarray(1.0 - (1.0 - taught) * remembered(memory))
-
-
-def lessons_of_nodes(memory: MeterMemory, before: MeterMemory, load: LoadTree) -> IntArray:
-    """What meters above each server taught since, the most of one, (n_nodes,)."""
-    new = memory.lessons - before.lessons
-    if not some(new):
-        return np.zeros(load.n_nodes, dtype=np.int64)
-    return np.asarray(np.append(new, 0)[load.node_domains].max(axis=0))
-
-
-def remembered(memory: MeterMemory) -> FloatArray:
-    """What is left of how far below 1 each share was taught to be, 1 to 0, (n_domains,)."""
-    return np.exp(-memory.unused_seconds / _FORGOTTEN_IN_SECONDS)
-
-
-def node_host_share(domain_share: FloatArray, load: LoadTree) -> FloatArray:
-    """Non-GPU draw of each server over its declared worst, (n_nodes,).
-
-    By the nearest meter above it that taught something; 1 without one.
-
-    Args:
-        domain_share: As ``shown_share`` gives it, (n_domains,).
-        load: Tree and members.
-    """
-    share = np.concatenate((domain_share, (np.nan,)))
-    found = np.ones(load.n_nodes)
-    for domains in load.node_domains:
-        here = share.take(domains)
-        found = np.where(np.isnan(here), found, here)
-    return found

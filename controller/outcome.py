@@ -9,9 +9,8 @@ import numpy as np
 from controller.alarms import Alarms, Condition, debounced
 from controller.bands import calm_share, release_share
 from controller.cap_verdicts import cap_verdicts
-from controller.controller_state import State, base_watts
+from controller.controller_state import base_watts
 from controller.judgement import Judgement
-from controller.meters import shown_share
 from controller.reserve_feeds import reserve_missing
 from controller.tick_values import Band, Decisions, Tick, Transition
 from wattpack.masks import some
@@ -58,7 +57,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
         stale_readings=j.picture.stale_gpu,
-        host_share=_known_share(state),
+        host_share=_host_share(tick, j),
         coincidence=j.situation.coincidence,
         available_watts=state.available_watts,
         reserve_missing=missing,
@@ -74,9 +73,12 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     return decisions, alarms
 
 
-def _known_share(state: State) -> FloatArray:
-    share = shown_share(state.meters)
-    return np.where(np.isnan(share), 1.0, share)
+def _host_share(tick: Tick, j: Judgement) -> FloatArray:
+    """What servers count at beside their boards over their declared worst, (n_domains,)."""
+    load, worst = j.state.load, tick.topology.node_worst_watts
+    declared = load.sum_nodes(worst)
+    counted = load.sum_nodes(j.picture.host_watts)
+    return np.divide(counted, declared, out=np.ones_like(counted), where=declared > 0.0)
 
 
 def _conditions(

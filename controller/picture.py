@@ -25,12 +25,7 @@ from controller.gap_heat import (
     reckoned_again,
     settled_rows,
 )
-from controller.last_hosts import beyond_taught_watts
 from controller.measured_draw import Known, draw_measured, sums_by_node
-from controller.meters import (
-    node_host_share,
-    shown_share,
-)
 from controller.readings import (
     ReadingMemory,
     shown_hosts,
@@ -38,6 +33,7 @@ from controller.readings import (
     stale_hosts,
     take_readings,
 )
+from controller.server_hosts import Watched, counted_watts
 from controller.tick_values import Tick
 from wattpack.masks import every, some
 from wattpack.power.board_trust import judged
@@ -63,6 +59,7 @@ class Picture:
         gpu_draw_watts: Readable draws, NaN for the others, (n_gpus,).
         used_watts: Readable draws and for the others the most they could draw, (n_gpus,).
         metered: AC draw (I7), and what the meters say.
+        host_watts: What servers count at beside their boards, DC, (n_nodes,).
         rest_watts: What is drawn beside ``used_watts``, AC; negative where a meter says that boards
             which cannot be read draw less than their most, (n_domains,).
         complete: Domains of which nearly everything is known, (n_domains,).
@@ -74,6 +71,7 @@ class Picture:
     gpu_draw_watts: FloatArray
     used_watts: FloatArray
     metered: Metered
+    host_watts: FloatArray
     rest_watts: FloatArray
     complete: BoolArray
     stale_gpu: BoolArray
@@ -121,6 +119,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         gpu_draw_watts=watts,
         used_watts=used,
         metered=metered,
+        host_watts=measured.host_watts,
         rest_watts=planned - load.sum_gpus(used) / load.efficiency,
         complete=complete,
         stale_gpu=stale,
@@ -140,7 +139,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         demand=state.demand.with_watts(watts, tick.now_ns),
         changes=changes,
         meters=measured.meters,
-        last_hosts=measured.last_hosts,
+        server_hosts=measured.server_hosts,
         beyond_nodes_watts=beyond,
         heat=heat,
         felt=felt,
@@ -250,12 +249,17 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
     highest = sums_by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
-    worst = tick.topology.node_worst_watts
-    unread = node_host_share(shown_share(state.meters), state.load) * worst
-    boards = sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan))
-    every_node = np.ones(tick.topology.n_nodes, dtype=np.bool_)
-    unread = unread + beyond_taught_watts(state.last_hosts, host_watts, boards, unread, every_node)
-    host = highest_host((host_before, host_watts), unread, worst)
+    n_nodes = tick.topology.n_nodes
+    unread = Watched(
+        shown_watts=host_watts,
+        boards_watts=sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan)),
+        worst_watts=tick.topology.node_worst_watts,
+        heard=np.ones(n_nodes, dtype=np.bool_),
+        nearest=np.full(n_nodes, -1, dtype=np.int64),
+        spoken=np.ones(n_nodes, dtype=np.bool_),
+    )
+    counted = counted_watts(state.server_hosts, unread)
+    host = highest_host((host_before, host_watts), counted, tick.topology.node_worst_watts)
     return Heard(highest, host, before_ns)
 
 

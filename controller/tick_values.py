@@ -353,8 +353,8 @@ class Decisions:
         trusted: (n_gpus,).
         silent_nodes: (n_nodes,).
         stale_readings: GPUs whose readings are not of this moment (I7), (n_gpus,).
-        host_share: Draw of servers beside their GPUs over its declared worst, as each domain's own
-            meter taught it, 1 without one, (n_domains,).
+        host_share: What servers count at beside their GPUs over what they declare at worst,
+            (n_domains,).
         coincidence: Share of its boards' summed draws that each domain expects at one time,
             (n_domains,).
         available_watts: What the feeds that carry may do for long, over phase imbalance,

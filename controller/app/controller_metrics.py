@@ -72,7 +72,7 @@ _DOMAIN_FIGURES: Final[Mapping[tuple[str, str], Callable[[_Told], ArrayLike]]] =
     ("breaker_heat_ratio", "Breaker heat; 1 trips"): lambda t: t.decisions.heat,
     (
         "host_share_ratio",
-        "Draw beside GPUs over the servers' declared worst, as the meter taught it; 1 without",
+        "What servers count at beside their GPUs over their declared worst",
     ): lambda t: t.decisions.host_share,
     (
         "coincidence_ratio",

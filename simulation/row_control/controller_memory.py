@@ -14,10 +14,12 @@ import numpy as np
 
 from controller.controller_state import State, initial_state
 from controller.meters import MeterMemory
+from controller.server_hosts import ServerHosts
 from controller.tick_values import Band, PowerSettings, Topology
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS
 from simulation.row_control.start_states import RowStart
+from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["KINDS", "Memory", "draw_memory"]
@@ -66,7 +68,8 @@ def draw_memory(
         decided_watts=start.cap_watts.ravel().copy(),
     )
     if rng.random() < TAUGHT_CHANCE:
-        state = replace(state, meters=_taught(rng, state.meters, topology, plant))
+        meters, hosts = _taught(rng, state, topology, plant)
+        state = replace(state, meters=meters, server_hosts=hosts)
     if kind == "leading":
         since_ns = START_NS - _LED_SECONDS * NS_PER_SECOND
         commitments = replace(state.commitments, epoch=FIRST_EPOCH, since_ns=since_ns)
@@ -75,25 +78,38 @@ def draw_memory(
 
 
 def _taught(
-    rng: np.random.Generator, meters: MeterMemory, topology: Topology, plant: RowPlant
-) -> MeterMemory:
-    """Shares near those of a busy row, as they were learned a while ago."""
+    rng: np.random.Generator, state: State, topology: Topology, plant: RowPlant
+) -> tuple[MeterMemory, ServerHosts]:
+    """Draws beside boards near those of a busy row, as they were told a while ago."""
     true = _busy_host_watts(plant) / topology.node_worst_watts.sum()
     n = topology.n_domains
     share = true * rng.uniform(1.0 - SHARE_ERROR, 1.0 + SHARE_ERROR, n)
-    return replace(
-        meters,
-        host_share=np.clip(share, 0.0, 1.0),
+    meters = replace(
+        state.meters,
         gain=rng.uniform(*LEARNED_GAINS, n),
         lessons=np.full(n, LESSONS, dtype=np.int64),
     )
+    of_node = np.clip(share, 0.0, 1.0)[topology.domain_of_node]
+    hosts = replace(
+        state.server_hosts,
+        watts=of_node * topology.node_worst_watts,
+        boards_watts=_busy_boards_watts(plant),
+        tellings=np.full(topology.n_nodes, LESSONS, dtype=np.int64),
+    )
+    return meters, hosts
+
+
+def _busy_boards_watts(plant: RowPlant) -> FloatArray:
+    """What boards draw that are as busy as ``BUSY_SHARE`` says, (n_nodes,)."""
+    defaults = plant.bank.default_limit_watts
+    sums = np.bincount(plant.node_of_gpu, defaults, plant.n_nodes)
+    return np.asarray(BUSY_SHARE * sums, dtype=np.float64)
 
 
 def _busy_host_watts(plant: RowPlant) -> float:
     """What the servers draw beside boards that are as busy as ``BUSY_SHARE`` says."""
     servers, constants = plant.servers, plant.scenario.plant
-    defaults = plant.bank.default_limit_watts
-    gpu_watts = BUSY_SHARE * np.bincount(plant.node_of_gpu, defaults, plant.n_nodes)
+    gpu_watts = _busy_boards_watts(plant)
     speed = np.minimum(1.0, gpu_watts / constants.fan_full_gpu_watts) ** constants.fan_exponent
     moving = constants.host_watts_per_gpu_watt * gpu_watts + servers.fan_watts * speed
     return float((servers.base_watts + moving).sum())

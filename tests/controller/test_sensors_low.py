@@ -111,10 +111,12 @@ def test_what_a_meter_taught_before_it_was_lost_hides_no_heat() -> None:
     hidden = []
     for second, decisions in plant.run(150):
         if second == 0:
-            meters = plant.state.meters
-            half, many = np.full(len(meters.lessons), 0.5), np.full(len(meters.lessons), 1000)
+            meters, hosts = plant.state.meters, plant.state.server_hosts
+            worst = plant.topology.node_worst_watts
             plant.state = replace(
-                plant.state, meters=replace(meters, host_share=half, lessons=many)
+                plant.state,
+                meters=replace(meters, lessons=np.full(len(meters.lessons), 1000)),
+                server_hosts=replace(hosts, watts=0.5 * worst, tellings=np.full(len(worst), 1000)),
             )
         hidden.append(plant.heat[0] - float(decisions.heat[0]))
     assert max(hidden) < 0.01

@@ -141,7 +141,8 @@ def test_a_memory_is_empty_or_knows_heat_bands_and_its_term(kind: str) -> None:
     if known:
         bands = np.concatenate([s.bands.band for s in states])
         assert set(bands.tolist()) == {int(band) for band in Band}
-        shares = np.concatenate([s.meters.host_share for s in states])
+        worst = TOPOLOGY.node_worst_watts
+        shares = np.concatenate([s.server_hosts.watts / worst for s in states])
         assert np.isnan(shares).any()
         assert np.nanmin(shares) > 0.2
         assert np.nanmax(shares) < 1.0
