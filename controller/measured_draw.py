@@ -199,9 +199,12 @@ def _watched(
     tick: Tick, state: State, known: Known, credible: BoolArray, spoken: BoolArray
 ) -> Watched:
     load = state.load
+    unread = np.isnan(known.gpu_watts)
+    most = np.where(unread, known.highest_watts * OVERSHOOT_RATIO, known.gpu_watts)
     return Watched(
         shown_watts=known.host_watts,
         boards_watts=sums_by_node(tick, known.gpu_watts),
+        boards_most_watts=sums_by_node(tick, most),
         worst_watts=tick.topology.node_worst_watts,
         heard=known.fresh_node,
         nearest=nearest_of_nodes(load, credible),

@@ -250,9 +250,11 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
     n_nodes = tick.topology.n_nodes
+    boards = sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan))
     unread = Watched(
         shown_watts=host_watts,
-        boards_watts=sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan)),
+        boards_watts=boards,
+        boards_most_watts=boards,
         worst_watts=tick.topology.node_worst_watts,
         heard=np.ones(n_nodes, dtype=np.bool_),
         nearest=np.full(n_nodes, -1, dtype=np.int64),

@@ -7,15 +7,16 @@
                                         have risen since, and slowly back to the declared worst
     never told, or silent               the declared worst
 
-A reading tells a sum, so each server keeps its part of it: of a rack of busy CPUs beside one at
-rest a meter above both knows no more than that. While boards swing nobody knows which of them a
-reading has seen. It leaves an interval then, and moves what lies outside of it: readings of other
-moments of the swing leave others, and what is in all of them is true.
+A reading tells a sum, and all move by the same measure up and down, so that noise leaves each its
+part. While boards swing nobody knows which of them a reading has seen: it leaves an interval then,
+and moves what lies outside. What nearer meters account for may be off by as much as they may be,
+and no sum falls for it: a row's meter that is 1 % low would take all of it off the one rack that
+has none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -39,12 +40,15 @@ __all__ = [
 # to the safe side. More asymmetry makes noise a load: at ten to one 3 % of a rating. Assumed.
 _RISE_RATE: Final = 0.02
 _FALL_RATE: Final = 0.01
-# A few readings, perhaps of a start, are nothing to count on.
+# A few readings, perhaps of a start, are nothing to count on; the first count as their mean does.
 _TELLINGS_TO_COUNT: Final = 10
 # What its own meter showed is not averaged away by the first readings of one above.
 _TOLD_BY_ITSELF: Final = 100
 # Two thirds of the way back to the declared worst: nobody watches fans and CPUs. Assumed.
 _FORGOTTEN_IN_SECONDS: Final = 600.0
+# What meters and BMCs may differ by, of what they show (controller/estimate.py).
+_METERS_AGREE_SHARE: Final = 0.08
+_LEAST_PART: Final = 0.01
 # What boards draw is remembered of about as long as fans take to follow them. Assumed.
 _BOARDS_SECONDS: Final = 30.0
 
@@ -55,7 +59,8 @@ class ServerHosts:
 
     Attributes:
         watts: What it was told to draw beside its boards, DC, NaN before the first time.
-        boards_watts: What its boards drew then, about the mean of half a minute, DC, NaN before.
+        boards_watts: What its boards drew when it was, about the mean of half a minute, DC, NaN
+            before.
         tellings: How often it was told.
         untold_seconds: How long no meter has watched it; each telling takes some of it off.
     """
@@ -73,14 +78,16 @@ class Watched:
     Attributes:
         shown_watts: What their own meters show beside boards, DC, NaN where none is believed.
         boards_watts: What is read of their boards, DC, NaN where some cannot be read.
+        boards_most_watts: The same with those at the most that they may draw.
         worst_watts: Declared, DC.
         heard: Servers that are.
         nearest: Domain of the nearest meter above that is believed, -1 without one.
-        spoken: Whether any meter above has ever been.
+        spoken: Whether any meter above has ever spoken.
     """
 
     shown_watts: FloatArray
     boards_watts: FloatArray
+    boards_most_watts: FloatArray
     worst_watts: FloatArray
     heard: BoolArray
     nearest: IntArray
@@ -124,7 +131,7 @@ def counted_watts(memory: ServerHosts, now: Watched) -> FloatArray:
     most = np.fmax(now.worst_watts, memory.watts)
     kept = np.exp(-memory.untold_seconds / _FORGOTTEN_IN_SECONDS)
     forgotten = most - (most - memory.watts) * kept
-    risen = HOST_PER_GPU_WATT * np.fmax(now.boards_watts - memory.boards_watts, 0.0)
+    risen = HOST_PER_GPU_WATT * np.fmax(now.boards_most_watts - memory.boards_watts, 0.0)
     followed = np.minimum(memory.watts + np.where(now.nearest >= 0, 0.0, risen), most)
     watts = np.maximum(followed, forgotten)
     told = np.where(is_told(memory, now), watts, now.worst_watts)
@@ -143,54 +150,106 @@ def hosts_after(
         load: Tree and members.
         seconds: Since the last tick.
     """
-    shown, watched = ~np.isnan(now.shown_watts), now.nearest >= 0
-    watts = np.where(shown, now.shown_watts, memory.watts)
-    tellings = np.where(shown, np.maximum(memory.tellings, _TOLD_BY_ITSELF), memory.tellings)
-    untold = np.where(shown, 0.0, memory.untold_seconds + np.where(watched, 0.0, seconds))
+    shown = ~np.isnan(now.shown_watts)
+    aged = np.where(now.nearest >= 0, 0.0, seconds)
+    after = ServerHosts(
+        np.where(shown, now.shown_watts, memory.watts),
+        memory.boards_watts,
+        np.where(shown, np.maximum(memory.tellings, _TOLD_BY_ITSELF), memory.tellings),
+        np.where(shown, 0.0, memory.untold_seconds + aged),
+    )
+    told = shown
     if some(lesson.new):
-        told = ServerHosts(watts, memory.boards_watts, tellings, untold)
-        watts, tellings, untold = _taught(told, now, lesson, load)
+        group = ~shown & now.heard & (_of_nearest(lesson.new.astype(np.float64), now, 0.0) > 0.0)
+        after = _taught(after, now, group, lesson, load)
+        told = shown | group
     then = np.where(np.isnan(memory.boards_watts), now.boards_watts, memory.boards_watts)
     step = (1.0 - np.exp(-seconds / _BOARDS_SECONDS)) * (now.boards_watts - then)
-    follows = (shown | watched) & ~np.isnan(step)
-    return ServerHosts(watts, np.where(follows, then + step, then), tellings, untold)
+    follows = told & ~np.isnan(step)
+    return replace(after, boards_watts=np.where(follows, then + step, then))
+
+
+def _of_nearest(values: FloatArray, now: Watched, nobody: float) -> FloatArray:
+    """Of each server's nearest believed meter, ``nobody`` without one, (n_nodes,)."""
+    return np.append(values, nobody)[now.nearest]
 
 
 def _taught(
-    memory: ServerHosts, now: Watched, lesson: HostLesson, load: LoadTree
-) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Draws, tellings and untold seconds after new readings, (n_nodes,) each."""
-    n, nearest = len(load.tree), now.nearest
-    unmetered = np.isnan(now.shown_watts) & now.heard
-    taught = unmetered & np.append(lesson.new, False)[nearest]
-    first = taught & (memory.tellings == 0)
-    watts = np.where(memory.tellings > 0, memory.watts, now.worst_watts)
-    group = nearest[taught]
+    memory: ServerHosts, now: Watched, group: BoolArray, lesson: HostLesson, load: LoadTree
+) -> ServerHosts:
+    """The memory after new readings.
 
-    def of_groups(values: FloatArray) -> FloatArray:
-        return np.bincount(group, values[taught], n).astype(np.float64, copy=False)
+    Args:
+        memory: So far.
+        now: What can be seen.
+        group: Servers without a meter of their own below a domain with a new reading that is the
+            nearest to them, (n_nodes,).
+        lesson: What it leaves.
+        load: Tree and members.
+    """
+    n, nearest = len(load.tree), now.nearest[group]
 
-    others = load.sum_nodes(np.where(unmetered & ~first, watts, 0.0))
+    def of_group(watts: FloatArray) -> FloatArray:
+        return np.bincount(nearest, watts[group], n).astype(np.float64, copy=False)
+
+    known = memory.tellings > 0
+    counted = np.where(known | ~now.heard, np.nan_to_num(memory.watts), now.worst_watts)
+    counted = np.where(now.heard, counted, 0.0)
+    boards = np.nan_to_num(now.boards_watts)
+    accounted = load.sum_nodes(np.where(now.heard, counted + boards, 0.0))
+    accounted = accounted - of_group(counted + boards)
+    unmetered = np.isnan(now.shown_watts)
+    least, most = lesson.least_watts, lesson.most_watts + _METERS_AGREE_SHARE * accounted
+    first = group & ~known
     if some(first):
-        # Who is told for the first time gets what the others leave, for once.
-        worst = of_groups(np.where(first, now.worst_watts, 0.0))
-        left = np.divide(lesson.most_watts - others, worst, out=np.ones(n), where=worst > 0.0)
-        share = np.append(np.minimum(np.maximum(left, 0.0), 1.0), 1.0)[nearest]
-        watts = np.where(first, share * now.worst_watts, watts)
-        taught = taught & ~np.append(worst > 0.0, False)[nearest]
-        group = nearest[taught]
-    missing = np.maximum(lesson.least_watts - others, 0.0)
-    beyond = np.maximum(others - lesson.most_watts, 0.0)
-    room = np.maximum(now.worst_watts - watts, 0.0)
-    up = np.divide(missing, of_groups(room), out=np.zeros(n), where=of_groups(room) > 0.0)
-    down = np.divide(beyond, of_groups(watts), out=np.zeros(n), where=of_groups(watts) > 0.0)
-    falls = np.append(beyond > 0.0, False)[nearest]
-    rate = np.maximum(np.where(falls, _FALL_RATE, _RISE_RATE), 1.0 / (memory.tellings + 1.0))
-    up, down = (np.append(np.minimum(part, 1.0), 0.0)[nearest] for part in (up, down))
-    moved = watts + rate * (up * room - down * watts)
-    every_taught = taught | first
-    return (
-        np.where(taught, moved, np.where(first, watts, memory.watts)),
-        memory.tellings + every_taught,
-        np.where(every_taught, (1.0 - rate) * memory.untold_seconds, memory.untold_seconds),
+        others = load.sum_nodes(np.where(unmetered & ~first, counted, 0.0))
+        counted = _first_told(now, first, counted, (least - others, most - others), load)
+    total = load.sum_nodes(np.where(unmetered, counted, 0.0))
+    missing = np.maximum(least - total, 0.0) - np.maximum(total - most, 0.0)
+    # The same measure up and down; whoever has no room, or nothing, still has a little.
+    worst = np.maximum(now.worst_watts, 1.0)
+    room = np.maximum(worst - counted, 0.0)
+    part = counted * room / worst + _LEAST_PART * worst
+    sums = of_group(part)
+    each = np.divide(missing, sums, out=np.zeros(n), where=sums > 0.0)
+    rate = np.where(_of_nearest(missing, now, 0.0) < 0.0, _FALL_RATE, _RISE_RATE)
+    rate = np.maximum(rate, 1.0 / (memory.tellings + 1.0))
+    moved = rate * np.clip(_of_nearest(each, now, 0.0) * part, -counted, room)
+    return ServerHosts(
+        np.where(group, counted + np.where(first, 0.0, moved), memory.watts),
+        memory.boards_watts,
+        memory.tellings + group,
+        np.where(group, (1.0 - rate) * memory.untold_seconds, memory.untold_seconds),
     )
+
+
+def _first_told(
+    now: Watched,
+    first: BoolArray,
+    counted: FloatArray,
+    left: tuple[FloatArray, FloatArray],
+    load: LoadTree,
+) -> FloatArray:
+    """Draws with those who are told for the first time: like the others, as far as that fits.
+
+    Args:
+        now: What can be seen.
+        first: Who is, (n_nodes,).
+        counted: What servers draw as far as was told, DC, (n_nodes,).
+        left: What the others leave for them at least and at most, DC, (n_domains,).
+        load: Tree and members.
+    """
+    worst = load.sum_nodes(np.where(first, now.worst_watts, 0.0))
+    of_others = load.sum_nodes(np.where(now.heard & ~first, now.worst_watts, 0.0))
+    alike = np.divide(
+        load.sum_nodes(np.where(now.heard & ~first, counted, 0.0)),
+        of_others,
+        out=np.ones_like(worst),
+        where=of_others > 0.0,
+    )
+    least, most = (
+        np.clip(np.divide(watts, worst, out=np.ones_like(worst), where=worst > 0.0), 0.0, 1.0)
+        for watts in left
+    )
+    share = np.maximum(np.minimum(alike, most), least)
+    return np.where(first, _of_nearest(share, now, 1.0) * now.worst_watts, counted)
