@@ -52,6 +52,9 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["Known", "MeasuredDraw", "draw_measured", "sums_by_node"]
 
 _STEADY_SHARE = 0.01
+# What a row that swings teaches is blurred by about as much of its draw: at the full rate its caps
+# moved twice as often (`calm`, random work). Assumed.
+_BLUR_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,28 +173,33 @@ def _taken(
 def _lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> Lesson:
     """What this tick's readings tell of domains."""
     watts = np.where(np.isnan(shown.watts), 0.0, shown.watts)
-    # While draws move it is not known which of them a reading has seen.
-    moved = np.abs(shown.change.stamped_watts - shown.change.lagged_watts)
     return Lesson(
         usable=shown.credible,
         new=shown.news & known.complete,
-        steady=moved <= _STEADY_SHARE * watts,
+        steady=_is_steady(shown),
         meter_watts=watts,
         known_watts=shown.then_watts + state.load.external_watts,
         unknown_worst_watts=read.unmetered_worst_watts,
     )
 
 
+def _is_steady(shown: _Shown) -> BoolArray:
+    """Domains of which it is known what a reading has seen: draws have not moved, (n_domains,)."""
+    moved = np.abs(shown.change.stamped_watts - shown.change.lagged_watts)
+    return np.asarray(moved <= _STEADY_SHARE * np.where(np.isnan(shown.watts), 0.0, shown.watts))
+
+
 def _host_lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> HostLesson:
     """What they leave for servers without a meter of their own."""
     load = state.load
     least, most = shown.change.ends_watts
-    left = np.where(np.isnan(shown.watts), 0.0, shown.watts) - load.external_watts
-    left = left - read.known_watts
+    watts = np.where(np.isnan(shown.watts), 0.0, shown.watts)
+    left = watts - load.external_watts - read.known_watts
     return HostLesson(
         shown.news & known.complete,
         (left + least) * load.efficiency,
         (left + most) * load.efficiency,
+        np.where(_is_steady(shown), 0.0, _BLUR_SHARE * watts * load.efficiency),
     )
 
 

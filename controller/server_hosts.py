@@ -49,6 +49,7 @@ _FORGOTTEN_IN_SECONDS: Final = 600.0
 # What meters and BMCs may differ by, of what they show (controller/estimate.py).
 _METERS_AGREE_SHARE: Final = 0.08
 _LEAST_PART: Final = 0.01
+_LEAST_SURE: Final = 0.2
 # What boards draw is remembered of about as long as fans take to follow them. Assumed.
 _BOARDS_SECONDS: Final = 30.0
 
@@ -102,11 +103,13 @@ class HostLesson:
         new: Domains with a new reading that is believed, of which nearly all boards are read.
         least_watts: What is left at least, DC.
         most_watts: At most: the same where draws stand still.
+        blur_watts: What lies outside by less than that counts less, 0 where draws stand still, DC.
     """
 
     new: BoolArray
     least_watts: FloatArray
     most_watts: FloatArray
+    blur_watts: FloatArray
 
 
 def no_hosts_yet(n_nodes: int) -> ServerHosts:
@@ -213,6 +216,10 @@ def _taught(
     sums = of_group(part)
     each = np.divide(missing, sums, out=np.zeros(n), where=sums > 0.0)
     rate = np.where(_of_nearest(missing, now, 0.0) < 0.0, _FALL_RATE, _RISE_RATE)
+    sure = np.divide(
+        np.abs(missing), lesson.blur_watts, out=np.ones(n), where=lesson.blur_watts > 0.0
+    )
+    rate = rate * _of_nearest(np.clip(sure, _LEAST_SURE, 1.0), now, 1.0)
     rate = np.maximum(rate, 1.0 / (memory.tellings + 1.0))
     moved = rate * np.clip(_of_nearest(each, now, 0.0) * part, -counted, room)
     return ServerHosts(

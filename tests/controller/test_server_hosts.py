@@ -139,7 +139,7 @@ def test_noise_of_an_hour_leaves_each_its_part() -> None:
     rng = np.random.default_rng(1)
     for _ in range(3600):
         left = np.full(CHAIN.n_domains, true.sum() * (1.0 + 0.02 * rng.standard_normal()))
-        lesson = HostLesson(np.arange(CHAIN.n_domains) == 0, left, left)
+        lesson = HostLesson(np.arange(CHAIN.n_domains) == 0, left, left, np.zeros(2))
         memory = hosts_after(memory, WATCHED, lesson, load, 1.0)
     # Noise errs to the safe side, and takes no one's part.
     assert memory.watts[0] == pytest.approx(1900.0, rel=0.05)
