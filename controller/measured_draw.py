@@ -52,9 +52,6 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["Known", "MeasuredDraw", "draw_measured", "sums_by_node"]
 
 _STEADY_SHARE = 0.01
-# What a row that swings teaches is blurred by about as much of its draw: at the full rate its caps
-# moved twice as often (`calm`, random work). Assumed.
-_BLUR_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,7 @@ def _host_lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) 
         shown.news & known.complete,
         (left + least) * load.efficiency,
         (left + most) * load.efficiency,
-        np.where(_is_steady(shown), 0.0, _BLUR_SHARE * watts * load.efficiency),
+        _is_steady(shown),
     )
 
 

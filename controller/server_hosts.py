@@ -40,6 +40,9 @@ __all__ = [
 # to the safe side. More asymmetry makes noise a load: at ten to one 3 % of a rating. Assumed.
 _RISE_RATE: Final = 0.02
 _FALL_RATE: Final = 0.01
+# Of these while draws move: at the full rate caps of a row with random work moved twice as often
+# (`calm`). A row that swings for days is known within half an hour. Assumed.
+_SWINGING_RATE: Final = 0.2
 # A few readings, perhaps of a start, are nothing to count on; the first count as their mean does.
 _TELLINGS_TO_COUNT: Final = 10
 # What its own meter showed is not averaged away by the first readings of one above.
@@ -49,7 +52,6 @@ _FORGOTTEN_IN_SECONDS: Final = 600.0
 # What meters and BMCs may differ by, of what they show (controller/estimate.py).
 _METERS_AGREE_SHARE: Final = 0.08
 _LEAST_PART: Final = 0.01
-_LEAST_SURE: Final = 0.2
 # What boards draw is remembered of about as long as fans take to follow them. Assumed.
 _BOARDS_SECONDS: Final = 30.0
 
@@ -103,13 +105,13 @@ class HostLesson:
         new: Domains with a new reading that is believed, of which nearly all boards are read.
         least_watts: What is left at least, DC.
         most_watts: At most: the same where draws stand still.
-        blur_watts: What lies outside by less than that counts less, 0 where draws stand still, DC.
+        steady: Domains of which it is known what a reading has seen: their draws stand still.
     """
 
     new: BoolArray
     least_watts: FloatArray
     most_watts: FloatArray
-    blur_watts: FloatArray
+    steady: BoolArray
 
 
 def no_hosts_yet(n_nodes: int) -> ServerHosts:
@@ -216,10 +218,7 @@ def _taught(
     sums = of_group(part)
     each = np.divide(missing, sums, out=np.zeros(n), where=sums > 0.0)
     rate = np.where(_of_nearest(missing, now, 0.0) < 0.0, _FALL_RATE, _RISE_RATE)
-    sure = np.divide(
-        np.abs(missing), lesson.blur_watts, out=np.ones(n), where=lesson.blur_watts > 0.0
-    )
-    rate = rate * _of_nearest(np.clip(sure, _LEAST_SURE, 1.0), now, 1.0)
+    rate = rate * _of_nearest(np.where(lesson.steady, 1.0, _SWINGING_RATE), now, 1.0)
     rate = np.maximum(rate, 1.0 / (memory.tellings + 1.0))
     moved = rate * np.clip(_of_nearest(each, now, 0.0) * part, -counted, room)
     return ServerHosts(
