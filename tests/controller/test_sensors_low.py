@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
-from tests.controller.metered_row import MeteredRow, bursts
+from tests.controller.metered_row import FULL_WATTS, MeteredRow, bursts
 
 SMALL_HOSTS = (400.0, 60.0)
 """Declared worst and base of servers that draw too little beside boards to make up for these."""
@@ -103,6 +103,16 @@ def test_a_meter_of_half_the_row_confirms_nothing() -> None:
     hidden = [plant.heat[0] - float(decisions.heat[0]) for _, decisions in plant.run(500)]
     assert max(hidden) < 0.01
     assert plant.heat[0] < 0.15
+
+
+def test_a_meter_of_half_the_row_takes_no_heat_off() -> None:
+    """A row above its rating that nobody can hold: half of its draw would be no heat at all."""
+    plant = full_row(0.0, (0,), SMALL_HOSTS)
+    plant.meter_error, plant.obeys = -0.5, False
+    plant.caps[:] = FULL_WATTS
+    hidden = [plant.heat[0] - float(decisions.heat[0]) for _, decisions in plant.run(60)]
+    assert plant.heat[0] > 0.5
+    assert max(hidden) < 0.01
 
 
 def test_what_a_meter_taught_before_it_was_lost_hides_no_heat() -> None:
