@@ -9,6 +9,7 @@ and keeps to what the required feeds carry.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -115,22 +116,8 @@ def one_run(
     topology = product_topology(plant, priority, work.gang)
     settings = PowerSettings(lease_ttl_ms=run.scenario.control.lease_ttl_ms)
     start, memory, state = _begun(run, plant, topology, settings)
-    setup = RowSetup(
-        run.scenario,
-        run.draw.faults,
-        run.draw.agents,
-        meters=run.draw.meters,
-        bmcs=run.draw.bmcs,
-        start=start,
-    )
-
-    # The first leader knows what was drawn, one after a crash what the status of the domains tells.
-    status = ToldStatus(topology, settings)
-
-    def policies(epoch: int) -> WattpackPolicy:
-        return status.controller(epoch, state if epoch == FIRST_EPOCH else None)
-
-    driven = RowRun(setup, work, policies)
+    setup = _setup(run, start)
+    driven = RowRun(setup, work, _leaders(topology, settings, state))
     ours = driven.run(seconds)
     published = RowRun(setup, row.work(), lambda _: PublishedRowPolicy("polca", plant, priority))
     theirs = published.run(seconds)
@@ -163,6 +150,30 @@ def one_run(
         "polca_brakes": theirs.brakes,
         "polca_above_seconds": float(theirs.above_seconds[0]),
     }
+
+
+def _setup(run: FaultRun, start: RowStart) -> RowSetup:
+    """The row as it begins, with what goes wrong."""
+    return RowSetup(
+        run.scenario,
+        run.draw.faults,
+        run.draw.agents,
+        meters=run.draw.meters,
+        bmcs=run.draw.bmcs,
+        start=start,
+    )
+
+
+def _leaders(
+    topology: Topology, settings: PowerSettings, state: State
+) -> Callable[[int], WattpackPolicy]:
+    """The first knows what was drawn, one after a crash what the status of the domains tells."""
+    status = ToldStatus(topology, settings)
+
+    def leader(epoch: int) -> WattpackPolicy:
+        return status.controller(epoch, state if epoch == FIRST_EPOCH else None)
+
+    return leader
 
 
 def _oracle(

@@ -55,9 +55,7 @@ from benchmarks._weeks_figures import (
     summary,
 )
 from benchmarks.runner import RESULTS, Options, Result, Row, sources_digest
-from simulation.inference_row.days_under_policy import (
-    CALM_BELOW,
-)
+from simulation.inference_row.days_under_policy import CALM_BELOW
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK
 from wattpack.errors import InputError
 from wattpack.sweep.sweep import sweep_of

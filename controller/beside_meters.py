@@ -25,6 +25,7 @@ def beside_meters_watts(
     shown_watts: FloatArray,
     room_watts: FloatArray,
     usable: BoolArray,
+    nearest: IntArray,
 ) -> FloatArray:
     """AC watts that domains without a meter draw beyond the sum of their servers, (n_domains,).
 
@@ -34,6 +35,8 @@ def beside_meters_watts(
         shown_watts: Readings brought to this moment, NaN for those not believed, (n_domains,).
         room_watts: What each server may draw beyond what it counts at, DC, (n_nodes,).
         usable: Domains with a reading of their own, which get nothing, (n_domains,).
+        nearest: Of each server the nearest domain above with a believed reading, -1 without,
+            (n_nodes,).
     """
     none = np.zeros(len(load.tree))
     believed = ~np.isnan(shown_watts)
@@ -44,7 +47,6 @@ def beside_meters_watts(
     below = believed & (above >= 0)
     taken = np.bincount(above[below], excess_dc[below], minlength=len(none))
     own_dc = np.maximum(excess_dc - taken, 0.0)
-    nearest = nearest_of_nodes(load, believed)
     told = nearest >= 0
     room = np.bincount(nearest[told], room_watts[told], minlength=len(none))
     share = np.divide(own_dc, room, out=np.zeros_like(own_dc), where=room > 0.0)

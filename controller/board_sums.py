@@ -11,7 +11,7 @@ from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["BOARD_SPANS", "BoardSums"]
+__all__ = ["BOARD_SPANS", "BoardSums", "sums_by_node"]
 
 _LONGEST_LAG: Final = 20
 BOARD_SPANS: Final = np.array(
@@ -26,6 +26,12 @@ tell a moment or a mean, and are no later than 20 s together, is assumed."""
 
 _TICKS: Final = 128
 _HEARD_NS: Final = 3 * NS_PER_SECOND
+
+
+def sums_by_node(topology: Topology, gpu_watts: FloatArray) -> FloatArray:
+    """Sums over each server's boards, NaN where one of them is, (n_nodes,)."""
+    sums = np.bincount(topology.node_of_gpu, gpu_watts, topology.n_nodes)
+    return sums.astype(np.float64, copy=False)
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ class BoardSums:
             for rows in (self._time_ns, self._joint_watts, self._unread):
                 rows[:_TICKS] = rows[_TICKS:]
             self._end = _TICKS
-        sums = np.bincount(topology.node_of_gpu, seen.gpu_draw_watts, topology.n_nodes)
+        sums = sums_by_node(topology, seen.gpu_draw_watts)
         unread = np.isnan(sums) | (now_ns - seen.node_received_ns > _HEARD_NS)
         end = self._end
         self._time_ns[end] = now_ns

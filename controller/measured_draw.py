@@ -1,9 +1,10 @@
 """One tick's draw of every domain: what is read, and what meters show of it.
 
-boards, BMCs ─────────────┐
-meters of domains ─┬─> taught shares ─┬─> sum of nodes ─┐
-│   lost BMCs ─────┘                 ├─> draw, between what meters show
-└───────────────────────────────────┘
+    boards ────────────┬──────────────────────────────────> sum of nodes ─┐
+    BMCs ──────────────┼─> what servers draw beside them ─────┘           ├─> draw, between what
+    meters of domains ─┴──────────────────────────────────────────────────┘   meters show
+
+What nothing shows counts at the most that it may draw (I7).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.beside_meters import beside_meters_watts, nearest_of_nodes
+from controller.board_sums import sums_by_node
 from controller.changes import SILENCE_NS, Change, ChangeMemory, changed_since, least_change
 from controller.controller_state import State
 from controller.estimate import (
@@ -49,7 +51,7 @@ from wattpack.masks import some
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["Known", "MeasuredDraw", "draw_measured", "sums_by_node"]
+__all__ = ["Known", "MeasuredDraw", "draw_measured"]
 
 _STEADY_SHARE = 0.01
 
@@ -103,18 +105,24 @@ class _Shown:
 
     Attributes:
         watts: Usable readings, AC, NaN for the others.
+        filled_watts: The same with 0 for the others.
         usable: Domains with one.
         credible: Those that show what is read below them at least.
         news: Those of them that are new.
+        teaches: Those of which nearly everything is read.
+        steady: Domains of which it is known what a reading has seen: their draws have not moved.
         stamp_ns: Of which moment, now without one.
         change: Of what is read since then.
         then_watts: What was read of nodes at that moment, AC.
     """
 
     watts: FloatArray
+    filled_watts: FloatArray
     usable: BoolArray
     credible: BoolArray
     news: BoolArray
+    teaches: BoolArray
+    steady: BoolArray
     stamp_ns: IntArray
     change: Change
     then_watts: FloatArray
@@ -126,10 +134,10 @@ def draw_measured(tick: Tick, state: State, known: Known) -> MeasuredDraw:
     read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
     memory, shown = _taken(tick, state, known, read)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    memory = learned(memory, _lesson(state, known, read, shown), seconds)
+    memory = learned(memory, _lesson(state, read, shown), seconds)
     spoken = has_spoken(memory)
     now = _watched(tick, state, known, shown.credible, spoken)
-    lesson = _host_lesson(state, known, read, shown)
+    lesson = _host_lesson(state, read, shown)
     server_hosts = hosts_after(state.server_hosts, now, lesson, load, seconds)
     hosts = _hosts(server_hosts, now)
     nodes = node_draw(tick.topology, load, read, known.highest_watts, hosts)
@@ -139,7 +147,7 @@ def draw_measured(tick: Tick, state: State, known: Known) -> MeasuredDraw:
     unmetered = np.isnan(known.host_watts)
     room = np.where(unmetered, np.maximum(now.worst_watts - hosts.watts, 0.0), 0.0)
     told = np.where(shown.credible, shown.watts + shown.change.lagged_watts, np.nan)
-    beside = beside_meters_watts(load, by_nodes, told, room, shown.usable)
+    beside = beside_meters_watts(load, by_nodes, told, room, shown.usable, now.nearest)
     confirmed = np.where(shown.usable, shown.credible, spoken)
     unconfirmed = unconfirmed_watts(load, read, hosts.told, nodes.at_worst_watts, confirmed)
     metered = _bounded(tick, state, known, nodes, shown, (by_nodes, beside, unconfirmed))
@@ -164,39 +172,43 @@ def _taken(
     watts = np.where(np.isnan(taken.watts), 0.0, taken.watts)
     credible = taken.usable & (then <= (1.0 + CROSS_CHECK_SHARE) * watts)
     news = taken.new & credible
-    return memory, _Shown(taken.watts, taken.usable, credible, news, stamp, change, then)
+    moved = np.abs(change.stamped_watts - change.lagged_watts)
+    return memory, _Shown(
+        watts=taken.watts,
+        filled_watts=watts,
+        usable=taken.usable,
+        credible=credible,
+        news=news,
+        teaches=news & known.complete,
+        steady=np.asarray(moved <= _STEADY_SHARE * watts),
+        stamp_ns=stamp,
+        change=change,
+        then_watts=then,
+    )
 
 
-def _lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> Lesson:
+def _lesson(state: State, read: NodeReadings, shown: _Shown) -> Lesson:
     """What this tick's readings tell of domains."""
-    watts = np.where(np.isnan(shown.watts), 0.0, shown.watts)
     return Lesson(
         usable=shown.credible,
-        new=shown.news & known.complete,
-        steady=_is_steady(shown),
-        meter_watts=watts,
+        new=shown.teaches,
+        steady=shown.steady,
+        meter_watts=shown.filled_watts,
         known_watts=shown.then_watts + state.load.external_watts,
         unknown_worst_watts=read.unmetered_worst_watts,
     )
 
 
-def _is_steady(shown: _Shown) -> BoolArray:
-    """Domains of which it is known what a reading has seen: draws have not moved, (n_domains,)."""
-    moved = np.abs(shown.change.stamped_watts - shown.change.lagged_watts)
-    return np.asarray(moved <= _STEADY_SHARE * np.where(np.isnan(shown.watts), 0.0, shown.watts))
-
-
-def _host_lesson(state: State, known: Known, read: NodeReadings, shown: _Shown) -> HostLesson:
+def _host_lesson(state: State, read: NodeReadings, shown: _Shown) -> HostLesson:
     """What they leave for servers without a meter of their own."""
     load = state.load
     least, most = shown.change.ends_watts
-    watts = np.where(np.isnan(shown.watts), 0.0, shown.watts)
-    left = watts - load.external_watts - read.known_watts
+    left = shown.filled_watts - load.external_watts - read.known_watts
     return HostLesson(
-        shown.news & known.complete,
-        (left + least) * load.efficiency,
-        (left + most) * load.efficiency,
-        _is_steady(shown),
+        new=shown.teaches,
+        least_watts=(left + least) * load.efficiency,
+        most_watts=(left + most) * load.efficiency,
+        steady=shown.steady,
     )
 
 
@@ -208,8 +220,8 @@ def _watched(
     most = np.where(unread, known.highest_watts * OVERSHOOT_RATIO, known.gpu_watts)
     return Watched(
         shown_watts=known.host_watts,
-        boards_watts=sums_by_node(tick, known.gpu_watts),
-        boards_most_watts=sums_by_node(tick, most),
+        boards_watts=sums_by_node(tick.topology, known.gpu_watts),
+        boards_most_watts=sums_by_node(tick.topology, most),
         worst_watts=tick.topology.node_worst_watts,
         heard=known.fresh_node,
         nearest=nearest_of_nodes(load, credible),
@@ -222,12 +234,6 @@ def _hosts(memory: ServerHosts, now: Watched) -> Hosts:
     told = is_told(memory, now)
     unwatched = told & np.isnan(now.shown_watts) & (now.nearest < 0)
     return Hosts(counted_watts(memory, now), told, now.heard, unwatched)
-
-
-def sums_by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
-    """Sums over each server's boards, (n_nodes,)."""
-    sums = np.bincount(tick.topology.node_of_gpu, gpu_watts, tick.topology.n_nodes)
-    return sums.astype(np.float64, copy=False)
 
 
 def _bounded(

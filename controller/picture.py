@@ -6,16 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.changes import (
-    changes_taken,
-)
+from controller.board_sums import sums_by_node
+from controller.changes import changes_taken
 from controller.commitments import Holding, held_by_silent, holding, sole_since_ns
 from controller.controller_state import State
-from controller.estimate import (
-    Metered,
-    readable_gpu_watts,
-    readable_host_watts,
-)
+from controller.estimate import Metered, readable_gpu_watts, readable_host_watts
 from controller.felt_heat import SPEAKS_FOR_NS, Felt, FeltMemory, feel_heat, felt_less
 from controller.gap_heat import (
     GapRow,
@@ -25,7 +20,7 @@ from controller.gap_heat import (
     reckoned_again,
     settled_rows,
 )
-from controller.measured_draw import Known, draw_measured, sums_by_node
+from controller.measured_draw import Known, draw_measured
 from controller.readings import (
     ReadingMemory,
     shown_hosts,
@@ -128,10 +123,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     rows = _still_open(tick, state.gap_rows, felt, news)
     if rows and tick.observations.gpu_gap_watts.size:
         heard = _told(tick, state, trust.trusted & ~stale, hosts)
-        false, rows = reckoned_again(state.rated_load, rows, heard)
-        if some(false):
-            heat = np.maximum(heat - np.where(state.heard, false, 0.0), 0.0)
-            felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
+        heat, felt, rows = _reckoned(state, heat, felt, rows, heard)
     state = replace(
         state,
         trust=trust,
@@ -200,7 +192,7 @@ def _heated(
     by_sums = metered.unbounded_watts
     if held is not picture.highest_watts:
         fallen = (picture.highest_watts - held) * OVERSHOOT_RATIO
-        rebooted = largest_nodes(load, sums_by_node(tick, fallen))
+        rebooted = largest_nodes(load, sums_by_node(tick.topology, fallen))
         by_sums = by_sums - (load.sum_gpus(fallen) - rebooted) / load.efficiency
         # What a meter has taken off already is not taken off once more.
         watts = np.minimum(watts, by_sums)
@@ -219,7 +211,7 @@ def _heated(
         felt.watts,
         by_sums,
         metered.bounds.lower_watts,
-        sums_by_node(tick, counted),
+        sums_by_node(tick.topology, counted),
         hosts,
     )
     return heat, memory, row
@@ -236,6 +228,17 @@ def _still_open(
     return settled_rows(rows, begin_ns, settled_ns)
 
 
+def _reckoned(
+    state: State, heat: FloatArray, felt: FeltMemory, rows: tuple[GapRow, ...], heard: Heard
+) -> tuple[FloatArray, FeltMemory, tuple[GapRow, ...]]:
+    """Heat, what was felt and the ticks of a gap, without what servers tell that it never was."""
+    false, rows = reckoned_again(state.rated_load, rows, heard)
+    if some(false):
+        heat = np.maximum(heat - np.where(state.heard, false, 0.0), 0.0)
+        felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
+    return heat, felt, rows
+
+
 def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray) -> Heard:
     """What servers that are heard tell of the time before.
 
@@ -246,11 +249,11 @@ def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray)
         host_watts: What BMCs show of servers beside their boards now, (n_nodes,).
     """
     observed, before_ns = tick.observations, state.readings.received_ns
-    highest = sums_by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
+    highest = sums_by_node(tick.topology, np.where(believed, observed.gpu_gap_watts, np.nan))
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
     n_nodes = tick.topology.n_nodes
-    boards = sums_by_node(tick, np.where(believed, observed.gpu_draw_watts, np.nan))
+    boards = sums_by_node(tick.topology, np.where(believed, observed.gpu_draw_watts, np.nan))
     unread = Watched(
         shown_watts=host_watts,
         boards_watts=boards,

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from controller.estimate import CROSS_CHECK_SHARE
 from controller.host_draws import HOST_PER_GPU_WATT
 from wattpack.masks import some
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
@@ -49,8 +50,6 @@ _TELLINGS_TO_COUNT: Final = 10
 _TOLD_BY_ITSELF: Final = 100
 # Two thirds of the way back to the declared worst: nobody watches fans and CPUs. Assumed.
 _FORGOTTEN_IN_SECONDS: Final = 600.0
-# What meters and BMCs may differ by, of what they show (controller/estimate.py).
-_METERS_AGREE_SHARE: Final = 0.08
 _LEAST_PART: Final = 0.01
 # What boards draw is remembered of about as long as fans take to follow them. Assumed.
 _BOARDS_SECONDS: Final = 30.0
@@ -165,7 +164,7 @@ def hosts_after(
     )
     told = shown
     if some(lesson.new):
-        group = ~shown & now.heard & (_of_nearest(lesson.new.astype(np.float64), now, 0.0) > 0.0)
+        group = ~shown & now.heard & np.append(lesson.new, False)[now.nearest]
         after = _taught(after, now, group, lesson, load)
         told = shown | group
     then = np.where(np.isnan(memory.boards_watts), now.boards_watts, memory.boards_watts)
@@ -204,7 +203,7 @@ def _taught(
     accounted = load.sum_nodes(np.where(now.heard, counted + boards, 0.0))
     accounted = accounted - of_group(counted + boards)
     unmetered = np.isnan(now.shown_watts)
-    least, most = lesson.least_watts, lesson.most_watts + _METERS_AGREE_SHARE * accounted
+    least, most = lesson.least_watts, lesson.most_watts + CROSS_CHECK_SHARE * accounted
     first = group & ~known
     if some(first):
         others = load.sum_nodes(np.where(unmetered & ~first, counted, 0.0))
